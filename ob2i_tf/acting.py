@@ -1,91 +1,144 @@
 """From the heads' Q-values to a preference for each action; the agent takes the largest.
 
 A preference function maps q_values [B, K, A] to [B, A]. One that follows the head drawn for the
-episode takes it as a further argument `heads` [B]; the agent passes it where it is asked for.
-B is the number of environments, K of heads, A of actions.
+episode takes a further argument, `heads` [B], and may look at q_values[b, heads[b]] only: with a
+single environment no other head is computed. B is the number of environments, K of heads, A of
+actions.
 """
 
-import gin
+import inspect
+
 import numpy as np
 import tensorflow as tf
 
+import gin
 from ob2i_tf import bonuses
+
+TIE_BREAKS = ('random', 'lowest')
 
 
 @gin.configurable
 def head_preferences(q_values, heads):
-  """One head an episode: Thompson sampling of value functions (paper, Algorithm 2, line 4).
+    """One head an episode: Thompson sampling of value functions (paper, Algorithm 2, line 4).
 
-  Args:
-    q_values: [B, K, A].
-    heads: [B] int, the head that each environment follows.
+    Args:
+      q_values: [B, K, A].
+      heads: [B] int, the head that each environment follows.
 
-  Returns:
-    [B, A].
-  """
-  return tf.gather(tf.convert_to_tensor(q_values), heads, axis=1, batch_dims=1)
+    Returns:
+      [B, A].
+    """
+    return tf.gather(tf.convert_to_tensor(q_values), heads, axis=1, batch_dims=1)
 
 
 @gin.configurable
 def mean_preferences(q_values):
-  """The mean of the heads, [B, K, A] -> [B, A]; with one head, plain greedy Q-learning."""
-  return tf.reduce_mean(tf.convert_to_tensor(q_values), axis=1)
+    """The mean of the heads, [B, K, A] -> [B, A]; with one head, plain greedy Q-learning."""
+    return tf.reduce_mean(tf.convert_to_tensor(q_values), axis=1)
 
 
 @gin.configurable
-def ucb_preferences(q_values, scale: float = .1):
-  """Mean plus `scale` standard deviations (Chen et al. 2017; paper, Algorithm 3, BEBU-UCB)."""
-  return mean_preferences(q_values) + scale * bonuses.ensemble_std(q_values)
+def ucb_preferences(q_values, scale: float = 0.1):
+    """Mean plus `scale` standard deviations (Chen et al. 2017; paper, Algorithm 3, BEBU-UCB)."""
+    return mean_preferences(q_values) + scale * bonuses.ensemble_std(q_values)
 
 
 @gin.configurable
-def ids_preferences(q_values, scale: float = .1, rho: float = 1., epsilon: float = 1e-5):
-  """Minus the regret-information ratio (Nikolov et al. 2019; paper, Algorithm 3, BEBU-IDS).
+def ids_preferences(q_values, scale: float = 0.1, rho: float = 1.0, epsilon: float = 1e-5):
+    """Minus the regret-information ratio (Nikolov et al. 2019; paper, Algorithm 3, BEBU-IDS).
 
-      regret(a) = max_a' (mean + scale std)(a') - (mean - scale std)(a)
-      information(a) = log(1 + std(a)^2 / rho^2) + epsilon
+        regret(a) = max_a' (mean + scale std)(a') - (mean - scale std)(a)
+        information(a) = log(1 + std(a)^2 / rho^2) + epsilon
 
-  Args:
-    q_values: [B, K, A].
-    scale: half-width of the confidence interval in standard deviations, lambda_ids.
-    rho: standard deviation of the return, a constant here.
-    epsilon: keeps the ratio finite where the heads agree.
+    Args:
+      q_values: [B, K, A].
+      scale: half-width of the confidence interval in standard deviations, lambda_ids.
+      rho: standard deviation of the return, a constant here.
+      epsilon: keeps the ratio finite where the heads agree.
 
-  Returns:
-    [B, A], -regret^2 / information.
-  """
-  mean = mean_preferences(q_values)
-  std = bonuses.ensemble_std(q_values)
-  regret = tf.reduce_max(mean + scale * std, axis=-1, keepdims=True) - (mean - scale * std)
-  information = tf.math.log1p(tf.square(std / rho)) + epsilon
-  return -tf.square(regret) / information
+    Returns:
+      [B, A], -regret^2 / information.
+    """
+    mean = mean_preferences(q_values)
+    std = bonuses.ensemble_std(q_values)
+    regret = tf.reduce_max(mean + scale * std, axis=-1, keepdims=True) - (mean - scale * std)
+    information = tf.math.log1p(tf.square(std / rho)) + epsilon
+    return -tf.square(regret) / information
 
 
 @gin.configurable
 def vote_preferences(q_values):
-  """How many heads have each action as their greedy one, [B, K, A] -> [B, A] float.
+    """How many heads have each action as their greedy one, [B, K, A] -> [B, A] float.
 
-  Evaluation acts by it (paper, section 5.2). Tied votes are drawn by `greedy_actions`.
-  """
-  q_values = tf.convert_to_tensor(q_values)
-  return tf.reduce_sum(tf.one_hot(tf.argmax(q_values, axis=-1), tf.shape(q_values)[-1]), axis=1)
+    Evaluation acts by it (paper, section 5.2). Tied votes are drawn by `greedy_actions`.
+    """
+    q_values = tf.convert_to_tensor(q_values)
+    return tf.reduce_sum(tf.one_hot(tf.argmax(q_values, axis=-1), tf.shape(q_values)[-1]), axis=1)
 
 
 def greedy_actions(preferences, rng, tie_break='random'):
-  """The action with the largest preference.
+    """The action with the largest preference.
 
-  Args:
-    preferences: [B, A] numpy.
-    rng: numpy Generator; used only where there is a tie.
-    tie_break: 'random' draws uniformly among the tied actions; 'lowest' takes the lowest index,
-      which on Atari is NOOP (the released code).
+    Args:
+      preferences: [B, A] numpy.
+      rng: numpy Generator; used only where there is a tie.
+      tie_break: 'random' draws uniformly among the tied actions; 'lowest' takes the lowest index,
+        which on Atari is NOOP (the released code).
 
-  Returns:
-    [B] int32.
-  """
-  actions = preferences.argmax(axis=-1).astype(np.int32)
-  if tie_break == 'random':
-    tied = preferences == preferences.max(axis=-1, keepdims=True)
-    for row in np.flatnonzero(tied.sum(axis=-1) > 1):
-      actions[row] = rng.choice(np.flatnonzero(tied[row]))
-  return actions
+    Returns:
+      [B] int32.
+    """
+    actions = preferences.argmax(axis=-1).astype(np.int32)
+    if tie_break == 'random':
+        tied = preferences == preferences.max(axis=-1, keepdims=True)
+        for row in np.flatnonzero(tied.sum(axis=-1) > 1):
+            actions[row] = rng.choice(np.flatnonzero(tied[row]))
+    return actions
+
+
+class Policy:
+    """Epsilon-greedy on a preference function, in one compiled call.
+
+    Args:
+      network: built MultiHeadQNetwork.
+      preferences: a preference function.
+      tie_break: see `greedy_actions`.
+    """
+
+    def __init__(self, network, preferences, tie_break='random'):
+        if tie_break not in TIE_BREAKS:
+            raise ValueError(f'tie_break must be one of {TIE_BREAKS}, got {tie_break!r}')
+        self._network = network
+        self._function = preferences
+        self._follows_a_head = 'heads' in inspect.signature(preferences).parameters
+        self._tie_break = tie_break
+
+    def actions(self, observations, heads, epsilon, rng):
+        """Actions for B environments.
+
+        Args:
+          observations: [B, *stack].
+          heads: [B] int32, the head that each environment follows.
+          epsilon: probability of an action drawn uniformly.
+          rng: numpy Generator; the network is not run where all actions are random.
+
+        Returns:
+          [B] int32.
+        """
+        count = len(observations)
+        explore = rng.random(count) < epsilon
+        actions = rng.integers(self._network.num_actions, size=count, dtype=np.int32)
+        if not explore.all():
+            preferences = self._preferences(observations, heads).numpy()
+            greedy = greedy_actions(preferences, rng, self._tie_break)
+            actions = np.where(explore, actions, greedy)
+        return actions
+
+    def compiled_functions(self):
+        return [self._preferences]
+
+    @tf.function(reduce_retracing=True)
+    def _preferences(self, observations, heads):
+        if self._follows_a_head:
+            return self._function(*self._network.following(observations, heads))
+        return self._function(self._network(observations))

@@ -12,170 +12,215 @@ GREEDY_READINGS = ('initial', 'updated', 'released')
 _LOWEST = tf.float32.min  # Stands for minus infinity, and stays finite when multiplied by 0.
 
 
-def one_step(rewards, discounts, next_q, *, reward_bonus=None, next_bonus=None,
-             alpha_1=0., alpha_2=0., online_next_q=None):
-  """One-step targets with bonuses, for every head (paper, eq. 4 without its mask).
+def one_step(
+    rewards,
+    discounts,
+    next_q,
+    *,
+    reward_bonus=None,
+    next_bonus=None,
+    alpha_1=0.0,
+    alpha_2=0.0,
+    online_next_q=None,
+):
+    """One-step targets with bonuses, for every head (paper, eq. 4 without its mask).
 
-      y[b,k] = r[b] + alpha_1 B[b] + discount[b] (Q~[b,k,a'] + alpha_2 B~[b,a'])
-      a' = argmax_a Q~[b,k,a]
+        y[b,k] = r[b] + alpha_1 B[b] + discount[b] (Q~[b,k,a'] + alpha_2 B~[b,a'])
+        a' = argmax_a Q~[b,k,a]
 
-  Args:
-    rewards: [B].
-    discounts: [B], gamma, or 0 after a terminal.
-    next_q: [B, K, A], Q~, the target network at the next observations.
-    reward_bonus: [B], B, or None for no bonus.
-    next_bonus: [B, A], B~, or None for no bonus.
-    alpha_1: weight of reward_bonus.
-    alpha_2: weight of next_bonus.
-    online_next_q: [B, K, A], the online network at the next observations; if given, a' is its
-      argmax (double Q-learning, van Hasselt et al. 2016).
+    Args:
+      rewards: [B].
+      discounts: [B], gamma, or 0 after a terminal.
+      next_q: [B, K, A], Q~, the target network at the next observations.
+      reward_bonus: [B], B, or None for no bonus.
+      next_bonus: [B, A], B~, or None for no bonus.
+      alpha_1: weight of reward_bonus.
+      alpha_2: weight of next_bonus.
+      online_next_q: [B, K, A], the online network at the next observations; if given, a' is its
+        argmax (double Q-learning, van Hasselt et al. 2016).
 
-  Returns:
-    [B, K].
+    Returns:
+      [B, K].
 
-  Raises:
-    ValueError: if shapes disagree.
-  """
-  rewards, discounts, next_q = map(_floats, (rewards, discounts, next_q))
-  reward_bonus = tf.zeros_like(rewards) if reward_bonus is None else _floats(reward_bonus)
-  next_bonus = tf.zeros_like(next_q[:, 0]) if next_bonus is None else _floats(next_bonus)
-  chooser = next_q if online_next_q is None else _floats(online_next_q)
-  tf.debugging.assert_shapes([
-      (rewards, 'B'), (discounts, 'B'), (reward_bonus, 'B'), (next_q, 'BKA'),
-      (next_bonus, 'BA'), (chooser, 'BKA')])
-  best = tf.argmax(chooser, axis=-1, output_type=tf.int32)
-  value = _at(next_q, best) + alpha_2 * tf.gather(next_bonus, best, batch_dims=1)
-  return (rewards + alpha_1 * reward_bonus)[:, None] + discounts[:, None] * value
+    Raises:
+      ValueError: if shapes disagree.
+    """
+    rewards, discounts, next_q = map(_floats, (rewards, discounts, next_q))
+    reward_bonus = tf.zeros_like(rewards) if reward_bonus is None else _floats(reward_bonus)
+    next_bonus = tf.zeros_like(next_q[:, 0]) if next_bonus is None else _floats(next_bonus)
+    chooser = next_q if online_next_q is None else _floats(online_next_q)
+    tf.debugging.assert_shapes(
+        [
+            (rewards, 'B'),
+            (discounts, 'B'),
+            (reward_bonus, 'B'),
+            (next_q, 'BKA'),
+            (next_bonus, 'BA'),
+            (chooser, 'BKA'),
+        ]
+    )
+    best = tf.argmax(chooser, axis=-1, output_type=tf.int32)
+    value = _at(next_q, best) + alpha_2 * tf.gather(next_bonus, best, batch_dims=1)
+    return (rewards + alpha_1 * reward_bonus)[:, None] + discounts[:, None] * value
 
 
-def backward_induction(rewards, discounts, actions, next_q, reward_bonus, next_bonus, *,
-                       beta, alpha_1, alpha_2, greedy='initial'):
-  """Targets of a whole episode, from its end to its start (paper, Algorithm 2).
+def backward_induction(
+    rewards,
+    discounts,
+    actions,
+    next_q,
+    reward_bonus,
+    next_bonus,
+    *,
+    beta,
+    alpha_1,
+    alpha_2,
+    greedy='initial',
+):
+    """Targets of a whole episode, from its end to its start (paper, Algorithm 2).
 
-      y[T-1,k] = r[T-1] + alpha_1 B[T-1]
-                 + discount[T-1] (max_a Q~[T-1,k,a] + alpha_2 B~[T-1,a'])
-      for t = T-2 .. 0:
-        Q~[t,k,a_{t+1}] <- beta y[t+1,k] + (1 - beta) Q~[t,k,a_{t+1}]
-        y[t,k] = r[t] + alpha_1 B[t] + discount[t] (Q~[t,k,a'] + alpha_2 1{a' != a_{t+1}} B~[t,a'])
+        y[T-1,k] = r[T-1] + alpha_1 B[T-1]
+                   + discount[T-1] (max_a Q~[T-1,k,a] + alpha_2 B~[T-1,a'])
+        for t = T-2 .. 0:
+          Q~[t,k,a_{t+1}] <- beta y[t+1,k] + (1 - beta) Q~[t,k,a_{t+1}]
+          y[t,k] = r[t] + alpha_1 B[t]
+                   + discount[t] (Q~[t,k,a'] + alpha_2 1{a' != a_{t+1}} B~[t,a'])
 
-  The paper and its code read a' in three ways, which give different numbers:
+    The paper and its code read a' in three ways, which give different numbers:
 
-    'initial': the argmax of Q~[t,k] before the loop (Algorithm 2);
-    'updated': the argmax of Q~[t,k] after its update, for value, mask and bonus (section 3.2);
-    'released': the value is the maximum of the updated column, while mask and bonus follow the
-      argmax before the loop (the authors' code).
+      'initial': the argmax of Q~[t,k] before the loop (Algorithm 2);
+      'updated': the argmax of Q~[t,k] after its update, for value, mask and bonus (section 3.2);
+      'released': the value is the maximum of the updated column, while mask and bonus follow the
+        argmax before the loop (the authors' code).
 
-  With both alphas 0 this is BEBU, with K = 1 as well EBU (Lee et al. 2019); with beta = 0 too it
-  is `one_step`.
+    With both alphas 0 this is BEBU, with K = 1 as well EBU (Lee et al. 2019); with beta = 0 too it
+    is `one_step`.
 
-  Args:
-    rewards: [T].
-    discounts: [T], gamma, or 0 after a terminal.
-    actions: [T] int, the actions taken.
-    next_q: [T, K, A], Q~, the target network at the next observations s_1 .. s_T.
-    reward_bonus: [T], B, the bonus of the pairs (s_t, a_t).
-    next_bonus: [T, A], B~, the bonus at the next observations, already normalised.
-    beta: diffusion factor in [0, 1], how much of y[t+1] replaces Q~.
-    alpha_1: weight of reward_bonus.
-    alpha_2: weight of next_bonus.
-    greedy: one of GREEDY_READINGS.
+    Args:
+      rewards: [T].
+      discounts: [T], gamma, or 0 after a terminal.
+      actions: [T] int, the actions taken.
+      next_q: [T, K, A], Q~, the target network at the next observations s_1 .. s_T.
+      reward_bonus: [T], B, the bonus of the pairs (s_t, a_t).
+      next_bonus: [T, A], B~, the bonus at the next observations, already normalised.
+      beta: diffusion factor in [0, 1], how much of y[t+1] replaces Q~.
+      alpha_1: weight of reward_bonus.
+      alpha_2: weight of next_bonus.
+      greedy: one of GREEDY_READINGS.
 
-  Returns:
-    [T, K].
+    Returns:
+      [T, K].
 
-  Raises:
-    ValueError: if `greedy` is unknown or shapes disagree.
-  """
-  if greedy not in GREEDY_READINGS:
-    raise ValueError(f'greedy must be one of {GREEDY_READINGS}, got {greedy!r}')
-  rewards, discounts, next_q, reward_bonus, next_bonus = map(
-      _floats, (rewards, discounts, next_q, reward_bonus, next_bonus))
-  actions = tf.cast(actions, tf.int32)
-  tf.debugging.assert_shapes([
-      (rewards, 'T'), (discounts, 'T'), (actions, 'T'), (reward_bonus, 'T'),
-      (next_q, 'TKA'), (next_bonus, 'TA')])
+    Raises:
+      ValueError: if `greedy` is unknown or shapes disagree.
+    """
+    if greedy not in GREEDY_READINGS:
+        raise ValueError(f'greedy must be one of {GREEDY_READINGS}, got {greedy!r}')
+    rewards, discounts, next_q, reward_bonus, next_bonus = map(
+        _floats, (rewards, discounts, next_q, reward_bonus, next_bonus)
+    )
+    actions = tf.cast(actions, tf.int32)
+    tf.debugging.assert_shapes(
+        [
+            (rewards, 'T'),
+            (discounts, 'T'),
+            (actions, 'T'),
+            (reward_bonus, 'T'),
+            (next_q, 'TKA'),
+            (next_bonus, 'TA'),
+        ]
+    )
 
-  # Everything below is [T, K]. The last row has no a_{t+1}: -1 equals no action.
-  next_actions = tf.concat([actions[1:], [-1]], axis=0)[:, None]
-  reward = (rewards + alpha_1 * reward_bonus)[:, None]
-  discount = discounts[:, None]
-  best = tf.argmax(next_q, axis=-1, output_type=tf.int32)
-  best_value = _at(next_q, best)
-  best_bonus = alpha_2 * tf.gather(next_bonus, best, batch_dims=1)
-  backed_up = best == next_actions  # 1 - the mask of the paper.
-  taken = tf.cast(next_actions >= 0, tf.float32)
-  taken_value = _at(next_q, tf.maximum(next_actions, 0) + tf.zeros_like(best))
-  bonus = tf.where(backed_up, 0., best_bonus)
+    # Everything below is [T, K]. The last row has no a_{t+1}: -1 equals no action.
+    next_actions = tf.concat([actions[1:], [-1]], axis=0)[:, None]
+    reward = (rewards + alpha_1 * reward_bonus)[:, None]
+    discount = discounts[:, None]
+    best = tf.argmax(next_q, axis=-1, output_type=tf.int32)
+    best_value = _at(next_q, best)
+    best_bonus = alpha_2 * tf.gather(next_bonus, best, batch_dims=1)
+    backed_up = best == next_actions  # 1 - the mask of the paper.
+    taken = tf.cast(next_actions >= 0, tf.float32)
+    taken_value = _at(next_q, tf.maximum(next_actions, 0) + tf.zeros_like(best))
+    bonus = tf.where(backed_up, 0.0, best_bonus)
 
-  if greedy == 'initial':
-    trace = beta * tf.cast(backed_up, tf.float32)
-    return _scan_from_the_end(
-        lowest=tf.fill(tf.shape(best), _LOWEST),
-        offset=reward + discount * ((1 - trace) * best_value + bonus),
-        slope=discount * trace)
+    if greedy == 'initial':
+        trace = beta * tf.cast(backed_up, tf.float32)
+        return _scan_from_the_end(
+            lowest=tf.fill(tf.shape(best), _LOWEST),
+            offset=reward + discount * ((1 - trace) * best_value + bonus),
+            slope=discount * trace,
+        )
 
-  is_taken = tf.one_hot(next_actions, tf.shape(next_q)[-1], on_value=True, off_value=False)
-  others = tf.where(is_taken, _LOWEST, next_q)
-  other = tf.argmax(others, axis=-1, output_type=tf.int32)
-  other_value = _at(others, other)
+    is_taken = tf.one_hot(next_actions, tf.shape(next_q)[-1], on_value=True, off_value=False)
+    others = tf.where(is_taken, _LOWEST, next_q)
+    other = tf.argmax(others, axis=-1, output_type=tf.int32)
+    other_value = _at(others, other)
 
-  if greedy == 'released':
-    return _scan_from_the_end(
-        lowest=reward + discount * (other_value + bonus),
-        offset=tf.where(taken > 0,
-                        reward + discount * ((1 - beta) * taken_value + bonus), _LOWEST),
-        slope=discount * beta * taken * tf.ones_like(best_value))
+    if greedy == 'released':
+        return _scan_from_the_end(
+            lowest=reward + discount * (other_value + bonus),
+            offset=tf.where(
+                taken > 0, reward + discount * ((1 - beta) * taken_value + bonus), _LOWEST
+            ),
+            slope=discount * beta * taken * tf.ones_like(best_value),
+        )
 
-  # 'updated' jumps where the argmax changes sides, so it is no associative scan.
-  other_bonus = alpha_2 * tf.gather(next_bonus, other, batch_dims=1)
-  taken_is_lower = next_actions < other  # argmax takes the lower index of a tie.
+    # 'updated' jumps where the argmax changes sides, so it is no associative scan.
+    other_bonus = alpha_2 * tf.gather(next_bonus, other, batch_dims=1)
+    taken_is_lower = next_actions < other  # argmax takes the lower index of a tie.
 
-  def step(y, row):
-    reward, discount, taken, taken_value, taken_is_lower, other_value, other_bonus = row
-    updated = beta * y + (1 - beta) * taken_value
-    follow = (updated > other_value) | ((updated == other_value) & taken_is_lower)
-    follow &= taken > 0
-    return reward + discount * tf.where(follow, updated, other_value + other_bonus)
+    def step(y, row):
+        reward, discount, taken, taken_value, taken_is_lower, other_value, other_bonus = row
+        updated = beta * y + (1 - beta) * taken_value
+        follow = (updated > other_value) | ((updated == other_value) & taken_is_lower)
+        follow &= taken > 0
+        return reward + discount * tf.where(follow, updated, other_value + other_bonus)
 
-  rows = (reward, discount, taken, taken_value, taken_is_lower, other_value, other_bonus)
-  return tf.scan(step, rows, initializer=tf.zeros_like(best_value[0]), reverse=True)
+    rows = (reward, discount, taken, taken_value, taken_is_lower, other_value, other_bonus)
+    return tf.scan(step, rows, initializer=tf.zeros_like(best_value[0]), reverse=True)
 
 
 def _scan_from_the_end(lowest, offset, slope):
-  """y[t] = max(lowest[t], offset[t] + slope[t] y[t+1]) for slope >= 0, in O(log T) steps.
+    """y[t] = max(lowest[t], offset[t] + slope[t] y[t+1]) for slope >= 0, in O(log T) steps.
 
-  Maps of this form compose into the same form, so the recursion is an associative scan: after
-  n doublings, row t holds the composition of the maps t .. t + 2^n - 1. The last row must have
-  slope 0, since nothing follows it.
+    Maps of this form compose into the same form, so the recursion is an associative scan: after
+    n doublings, row t holds the composition of the maps t .. t + 2^n - 1. The last row must have
+    slope 0, since nothing follows it.
 
-  Args:
-    lowest, offset, slope: [T, K].
+    Args:
+      lowest, offset, slope: [T, K].
 
-  Returns:
-    [T, K].
-  """
-  length = tf.shape(offset)[0]
+    Returns:
+      [T, K].
+    """
+    length = tf.shape(offset)[0]
 
-  def compose(distance, lowest, offset, slope):
-    later_lowest, later_offset, later_slope = (
-        tf.concat([x[distance:], tf.fill([distance, tf.shape(x)[1]], fill)], axis=0)
-        for x, fill in ((lowest, _LOWEST), (offset, 0.), (slope, 1.)))  # Fill: the identity.
-    return (2 * distance,
+    def compose(distance, lowest, offset, slope):
+        later_lowest, later_offset, later_slope = (
+            tf.concat([x[distance:], tf.fill([distance, tf.shape(x)[1]], fill)], axis=0)
+            for x, fill in ((lowest, _LOWEST), (offset, 0.0), (slope, 1.0))
+        )  # Fill: the identity.
+        return (
+            2 * distance,
             tf.maximum(lowest, offset + slope * later_lowest),
             offset + slope * later_offset,
-            slope * later_slope)
+            slope * later_slope,
+        )
 
-  shape = tf.TensorShape([None, offset.shape[1]])
-  _, lowest, offset, _ = tf.while_loop(
-      lambda distance, *_: distance < length, compose, (1, lowest, offset, slope),
-      shape_invariants=(tf.TensorShape([]), shape, shape, shape))
-  return tf.maximum(lowest, offset)
+    shape = tf.TensorShape([None, offset.shape[1]])
+    _, lowest, offset, _ = tf.while_loop(
+        lambda distance, *_: distance < length,
+        compose,
+        (1, lowest, offset, slope),
+        shape_invariants=(tf.TensorShape([]), shape, shape, shape),
+    )
+    return tf.maximum(lowest, offset)
 
 
 def _floats(x):
-  return tf.cast(tf.convert_to_tensor(x), tf.float32)
+    return tf.cast(tf.convert_to_tensor(x), tf.float32)
 
 
 def _at(values, indices):
-  """values [T, K, A] at indices [T, K] -> [T, K]."""
-  return tf.gather(values, indices, batch_dims=2)
+    """values [T, K, A] at indices [T, K] -> [T, K]."""
+    return tf.gather(values, indices, batch_dims=2)

@@ -1,0 +1,224 @@
+"""The agent: acts, records whole episodes, and calls the learner on schedule."""
+
+from typing import Callable
+
+import numpy as np
+from absl import logging
+
+import gin
+from ob2i_tf import acting, schedules, types
+
+WARMUPS = ('random', 'epsilon_greedy')
+HEAD_SPANS = ('game', 'episode')
+
+
+@gin.configurable
+class Agent:
+    """Acts in `num_envs` environments in step, and learns from what it stored.
+
+    All periods count agent steps; with several environments each of them takes one at a time, and
+    as many learner steps follow as periods went by, so that their ratio does not depend on
+    `num_envs`. Defaults are the paper's for Atari (table 4).
+
+    Args:
+      learner: Learner.
+      update: hands out a Batch for each learner step, see updates.py.
+      replay: EpisodeReplay.
+      num_envs: number of environments.
+      rng: numpy Generator for heads, exploration and ties.
+      preferences: how the agent acts, see acting.py.
+      tie_break: see `acting.greedy_actions`.
+      epsilon: maps agent steps taken to epsilon, see schedules.py.
+      discount: gamma.
+      learning_starts: agent steps before the first learner step.
+      warmup: what acts before: 'random' actions (the paper), or the network by 'epsilon_greedy'
+        (the released code).
+      train_period: agent steps between learner steps.
+      target_period: agent steps between copies into the target network.
+      resample_head_on: a new head is drawn at the start of a 'game' (the paper), or of each stored
+        'episode', so after a life loss too (the released code).
+      timeout_is_terminal: a truncated episode does not bootstrap (the released code).
+    """
+
+    def __init__(
+        self,
+        learner,
+        update,
+        replay,
+        num_envs: int,
+        rng,
+        preferences: Callable = acting.head_preferences,
+        tie_break: str = 'random',
+        epsilon: Callable = schedules.linear,
+        discount: float = 0.99,
+        learning_starts: int = 50_000,
+        warmup: str = 'random',
+        train_period: int = 4,
+        target_period: int = 10_000,
+        resample_head_on: str = 'game',
+        timeout_is_terminal: bool = False,
+    ):
+        if warmup not in WARMUPS:
+            raise ValueError(f'Agent.warmup must be one of {WARMUPS}, got {warmup!r}')
+        if resample_head_on not in HEAD_SPANS:
+            raise ValueError(
+                f'Agent.resample_head_on must be one of {HEAD_SPANS}, got {resample_head_on!r}'
+            )
+        if train_period < 1 or target_period < 1:
+            raise ValueError(
+                'Agent.train_period and Agent.target_period count agent steps and must be at '
+                f'least 1, got {train_period} and {target_period}'
+            )
+        self.learner = learner
+        self.update = update
+        self.replay = replay
+        self.agent_steps = 0
+        self.policy = acting.Policy(learner.network, preferences, tie_break)
+        self._num_heads = learner.network.num_heads
+        self._num_envs = num_envs
+        self._rng = rng
+        self._epsilon = epsilon
+        self._discount = discount
+        self._learning_starts = learning_starts
+        self._warmup = warmup
+        self._train_period = train_period
+        self._target_period = target_period
+        self._head_per_episode = resample_head_on == 'episode'
+        self._timeout_is_terminal = timeout_is_terminal
+        self._heads = np.zeros(num_envs, np.int32)
+        self._recorders = []
+        self._postponed = False
+
+    @property
+    def epsilon(self):
+        """Of the next action."""
+        if self._warmup == 'random' and self.agent_steps < self._learning_starts:
+            return 1.0
+        return self._epsilon(self.agent_steps)
+
+    def begin(self, observations):
+        """Starts in environments that were just reset: a head and an empty episode for each."""
+        self._heads = self._draw_heads(self._num_envs)
+        self._recorders = [_Recorder(stack, self.replay.history) for stack in observations]
+
+    def act(self, observations):
+        """Actions [num_envs] int32 for stacks [num_envs, *stack]."""
+        return self.policy.actions(observations, self._heads, self.epsilon, self._rng)
+
+    def observe(self, actions, observations, rewards, terminated, truncated, info):
+        """Takes in what a step of the environments returned, learns if it is time.
+
+        Args:
+          actions: [num_envs], as acted on.
+          observations, rewards, terminated, truncated, info: as environments.make documents.
+
+        Returns:
+          A list of dicts, one a learner step: 'loss', 'q_mean', and the bonus means where an
+          episode was drawn.
+        """
+        for episode in self.record(
+            actions, observations, rewards, terminated, truncated, info['final_obs']
+        ):
+            self.replay.add_episode(episode)
+        over = info['game_over']
+        if self._head_per_episode:
+            over = over | terminated | truncated
+        if over.any():
+            self._heads[over] = self._draw_heads(int(over.sum()))
+        return self._learn(self._num_envs)
+
+    def record(self, actions, observations, rewards, terminated, truncated, final_observations):
+        """Adds one step to the episodes in progress; returns those that ended with it."""
+        episodes = []
+        for index, recorder in enumerate(self._recorders):
+            recorder.add(actions[index], rewards[index], final_observations[index])
+            if terminated[index] or truncated[index]:
+                terminal = terminated[index] or self._timeout_is_terminal
+                episodes.append(recorder.episode(self._discount, terminal))
+                self._recorders[index] = _Recorder(observations[index], self.replay.history)
+        return episodes
+
+    def end(self):
+        """Stores the episodes in progress as truncated ones: they bootstrap from their end."""
+        for recorder in self._recorders:
+            if recorder.length:
+                self.replay.add_episode(recorder.episode(self._discount, terminal=False))
+        self._recorders = []
+
+    def _learn(self, new_steps):
+        reports = []
+        for _ in range(new_steps):
+            self.agent_steps += 1
+            if self.agent_steps > self._learning_starts:
+                if self.agent_steps % self._train_period == 0:
+                    reports += self._learner_step()
+            if self.agent_steps % self._target_period == 0:
+                self.learner.update_target()
+        return reports
+
+    def _learner_step(self):
+        if not self.update.ready:
+            if not self._postponed:
+                logging.warning(
+                    'Learning is postponed at %s agent steps: replay holds %s complete episodes.',
+                    f'{self.agent_steps:,}',
+                    self.replay.num_episodes,
+                )
+            self._postponed = True
+            return []
+        self._postponed = False
+        batch, report = self.update.next_batch()
+        return [{**self.learner.step(batch), **report}]
+
+    def _draw_heads(self, count):
+        return self._rng.integers(self._num_heads, size=count, dtype=np.int32)
+
+    def state(self):
+        """JSON-able: counts, heads, random state. Episodes in progress are not part of it."""
+        return {
+            'agent_steps': self.agent_steps,
+            'heads': self._heads.tolist(),
+            'rng': self._rng.bit_generator.state,
+            'postponed': self._postponed,
+        }
+
+    def set_state(self, state):
+        self.agent_steps = state['agent_steps']
+        self._heads = np.array(state['heads'], np.int32)
+        self._rng.bit_generator.state = state['rng']
+        self._postponed = state['postponed']
+
+
+class _Recorder:
+    """An episode in progress, from the stack that its first action was chosen by."""
+
+    def __init__(self, first_stack, history):
+        self._history = history
+        self._context = np.moveaxis(first_stack[..., :-1], -1, 0).copy() if history > 1 else None
+        self._frames = [self._newest(first_stack)]
+        self._actions = []
+        self._rewards = []
+
+    @property
+    def length(self):
+        return len(self._actions)
+
+    def add(self, action, reward, next_stack):
+        self._actions.append(action)
+        self._rewards.append(reward)
+        self._frames.append(self._newest(next_stack))
+
+    def episode(self, discount, terminal):
+        discounts = np.full(self.length, discount, np.float32)
+        if terminal:
+            discounts[-1] = 0
+        return types.Episode(
+            observations=np.stack(self._frames),
+            actions=np.array(self._actions, np.int32),
+            rewards=np.array(self._rewards, np.float32),
+            discounts=discounts,
+            context=self._context,
+        )
+
+    def _newest(self, stack):
+        return (stack[..., -1] if self._history > 1 else stack).copy()

@@ -1,0 +1,131 @@
+"""Checkpoints that are whole or not there: written aside, verified, then renamed."""
+
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+
+from absl import logging
+
+from ob2i_tf.errors import CheckpointError
+
+_MANIFEST = 'manifest.json'
+_ASIDE = '.writing-'
+
+
+class Checkpoints:
+    """The checkpoints of a run, one folder each, named by agent steps.
+
+    Args:
+      directory: their folder; created if it is not there.
+      keep: how many of the newest stay.
+    """
+
+    def __init__(self, directory, keep=2):
+        self._directory = Path(directory)
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._keep = keep
+
+    def save(self, agent_steps, write):
+        """Saves one checkpoint; if anything fails, the earlier ones are still there.
+
+        Args:
+          agent_steps: names the checkpoint; one that has the same name is replaced.
+          write: called with an empty folder, to put files into.
+
+        Raises:
+          OSError: if the disk is full or cannot be written to.
+          CheckpointError: if what was written does not read back.
+        """
+        final = self._directory / f'{agent_steps:012d}'
+        aside = self._directory / (_ASIDE + final.name)
+        shutil.rmtree(aside, ignore_errors=True)
+        try:
+            aside.mkdir()
+            write(aside)
+            files = sorted(path for path in aside.rglob('*') if path.is_file())
+            manifest = {str(path.relative_to(aside)): _describe(path) for path in files}
+            (aside / _MANIFEST).write_text(json.dumps(manifest, indent=1))
+            for path in files + [aside / _MANIFEST, aside]:
+                _sync(path)
+            fault = damage(aside)
+            if fault:
+                raise CheckpointError(f'{aside} does not read back as it was written: {fault}')
+        except BaseException:
+            shutil.rmtree(aside, ignore_errors=True)
+            raise
+        if final.exists():
+            shutil.rmtree(final)
+        os.replace(aside, final)
+        _sync(self._directory)
+
+    def prune(self):
+        """Deletes all but the newest `keep` checkpoints; returns those that stay, newest first."""
+        kept, old = self.all()[: self._keep], self.all()[self._keep :]
+        for path in old:
+            shutil.rmtree(path)
+        return kept
+
+    def all(self):
+        """Folders of all checkpoints, newest first, whole or not."""
+        return sorted((path for path in self._directory.iterdir() if path.name.isdigit()))[::-1]
+
+    def restore(self, read):
+        """Calls `read` with the newest whole checkpoint.
+
+        Args:
+          read: called with a folder; may raise CheckpointError, and is then called with the next
+            older checkpoint.
+
+        Returns:
+          Whether there was a checkpoint to restore.
+
+        Raises:
+          CheckpointError: if there are checkpoints, but none is whole.
+        """
+        paths = self.all()
+        for path in paths:
+            fault = damage(path)
+            if not fault:
+                try:
+                    read(path)
+                    return True
+                except CheckpointError as error:
+                    fault = str(error)
+            logging.warning('Skipping the damaged checkpoint %s: %s', path, fault)
+        if paths:
+            raise CheckpointError(
+                f'none of the {len(paths)} checkpoints in {self._directory} is whole; move the '
+                'run folder away to start over'
+            )
+        return False
+
+
+def damage(path):
+    """What is wrong with the checkpoint in folder `path`, in a few words; '' if it is whole."""
+    manifest = Path(path) / _MANIFEST
+    try:
+        files = json.loads(manifest.read_text())
+        for name, description in files.items():
+            if _describe(manifest.parent / name) != description:
+                return f'{name} is not what was saved'
+    except (OSError, ValueError, AttributeError) as error:
+        return f'{type(error).__name__}: {error}'
+    return ''
+
+
+def _describe(path):
+    digest = hashlib.sha256()
+    with open(path, 'rb') as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return {'bytes': path.stat().st_size, 'sha256': digest.hexdigest()}
+
+
+def _sync(path):
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

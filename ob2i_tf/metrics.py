@@ -1,0 +1,115 @@
+"""What a run writes while it goes on: CSV files, TensorBoard, and sums between two rows."""
+
+import csv
+import math
+import os
+import time
+from pathlib import Path
+
+import tensorflow as tf
+from tensorboard.compat.proto import event_pb2, summary_pb2
+
+TRAIN_COLUMNS = (
+    'iteration', 'frames', 'agent_steps', 'learner_steps', 'episodes', 'score_mean', 'return_mean',
+    'episode_length_mean', 'loss', 'bonus_mean', 'next_bonus_mean', 'q_mean', 'epsilon',
+    'agent_steps_per_second',
+)  # fmt: skip
+EVAL_COLUMNS = (
+    'iteration', 'frames', 'episodes', 'score_mean', 'score_std', 'score_min', 'score_max',
+)  # fmt: skip
+EPISODE_COLUMNS = ('frames', 'score', 'length')
+
+
+class Means:
+    """Means of named numbers, whose sums can be saved; NaN where nothing was added."""
+
+    def __init__(self, state=None):
+        self._sums = {name: tuple(pair) for name, pair in (state or {}).items()}
+
+    def add(self, values):
+        for name, value in values.items():
+            total, count = self._sums.get(name, (0.0, 0))
+            self._sums[name] = (total + float(value), count + 1)
+
+    def mean(self, name):
+        total, count = self._sums.get(name, (0.0, 0))
+        return total / count if count else math.nan
+
+    def count(self, name):
+        return self._sums.get(name, (0.0, 0))[1]
+
+    def state(self):
+        return self._sums
+
+
+class CsvLog:
+    """A CSV file that only grows, and can be cut back to what a checkpoint saw of it.
+
+    Args:
+      path: of the file.
+      columns: its header.
+      size: bytes that the checkpoint to resume from saw; 0 starts the file anew.
+    """
+
+    def __init__(self, path, columns, size=0):
+        self._path = Path(path)
+        self._columns = columns
+        if size and self._path.exists() and self._path.stat().st_size >= size:
+            os.truncate(self._path, size)
+        else:
+            self._path.write_text(','.join(columns) + '\n')
+            self.lost_rows = bool(size)
+
+    lost_rows = False  # Whether the file was shorter than its checkpoint says.
+
+    def write(self, row):
+        """Appends a row (a dict with exactly the columns) and brings it to the disk."""
+        with open(self._path, 'a', newline='') as file:
+            csv.writer(file, lineterminator='\n').writerow(
+                [_text(row[column]) for column in self._columns]
+            )
+            file.flush()
+            os.fsync(file.fileno())
+
+    def size(self):
+        return self._path.stat().st_size
+
+
+def _text(value):
+    """Floats as the shortest text that reads back as the same number."""
+    return repr(float(value)) if isinstance(value, float) else value
+
+
+class TensorBoard:
+    """One event file an iteration, so that a resumed run replaces what it repeats.
+
+    TensorBoard shows the files of a folder as one run.
+    """
+
+    def __init__(self, directory, first_iteration):
+        self._directory = Path(directory)
+        self._directory.mkdir(exist_ok=True)
+        for path in self._directory.iterdir():
+            if path.name.startswith('events.') and path.name >= self._name(first_iteration):
+                path.unlink()
+
+    def write(self, iteration, frames, scalars):
+        """Writes {tag: number} at x = frames; NaN, that is nothing measured, is left out."""
+        path = self._directory / self._name(iteration)
+        now = time.time()
+        events = [event_pb2.Event(wall_time=now, file_version='brain.Event:2')]
+        for tag, number in scalars.items():
+            if not math.isnan(number):
+                value = summary_pb2.Summary.Value(tag=tag, simple_value=number)
+                events.append(
+                    event_pb2.Event(
+                        wall_time=now, step=frames, summary=summary_pb2.Summary(value=[value])
+                    )
+                )
+        with tf.io.TFRecordWriter(str(path)) as writer:
+            for event in events:
+                writer.write(event.SerializeToString())
+
+    @staticmethod
+    def _name(iteration):
+        return f'events.out.tfevents.{iteration:010d}.ob2i_tf'

@@ -1,0 +1,562 @@
+"""A run: iterations of training and evaluation, logged, checkpointed, resumed exactly.
+
+The composition root: this is where the parts of a run are built and meet.
+"""
+
+import contextlib
+import csv
+import fcntl
+import itertools
+import json
+import math
+import os
+import platform
+import signal
+import subprocess
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Callable
+
+import numpy as np
+import psutil
+import tensorflow as tf
+import tqdm
+from absl import logging
+
+import gin
+from ob2i_tf import acting, config, environments, metrics, networks, replay, updates
+from ob2i_tf.agent import Agent
+from ob2i_tf.checkpoint import Checkpoints
+from ob2i_tf.errors import CheckpointError, UserError
+from ob2i_tf.learner import Learner
+
+# The independent random streams of a run: the keys under which its one seed is split.
+STREAMS = ('network', 'target_network', 'replay', 'acting', 'environment', 'evaluation',
+           'evaluation_environment')  # fmt: skip
+CHECKPOINT_FORMAT = 1
+
+config.uses('Runner', 'make_environment', 'MultiHeadQNetwork', 'EpisodeReplay', 'Learner', 'Agent')
+
+
+def stream(seed, name, *key):
+    """The np.random.SeedSequence of one stream of the run with this seed.
+
+    Args:
+      seed: of the run.
+      name: one of STREAMS.
+      *key: further integers, such as the iteration.
+    """
+    return np.random.SeedSequence(seed, spawn_key=(STREAMS.index(name), *key))
+
+
+@gin.configurable
+class Runner:
+    """Trains for `num_iterations` iterations, each followed by an evaluation and a checkpoint.
+
+    Every iteration starts its environments afresh, from a seed that follows from (seed,
+    iteration); the episodes that its end cuts off are stored as truncated. In between, a
+    checkpoint holds the actions taken since the iteration began, and resuming plays them again:
+    so a run can be saved and resumed at any agent step without saving an emulator.
+
+    Args:
+      base_dir: run folder; what an earlier, interrupted run left there is resumed.
+      seed: decides every random choice of the run.
+      num_iterations: iterations in all; may be raised later to go on with a finished run.
+      training_steps: agent steps an iteration (paper, table 4, "evaluation frequency").
+      evaluation_steps: agent steps of an evaluation (paper, table 4, "evaluation length"); 0: none.
+      num_envs: environments that train in step; 1 is the paper's protocol.
+      evaluation_envs: environments that evaluate in step; they share `evaluation_steps`.
+      evaluation_epsilon: of the evaluation (paper, table 4).
+      evaluation_preferences: how the evaluated agent acts, see acting.py.
+      evaluation_tie_break: see `acting.greedy_actions`.
+      update: the class of the update, see updates.py.
+      checkpoint_steps: agent steps between checkpoints within an iteration; 0: only at its end.
+      checkpoints_kept: how many of the newest stay on disk.
+      require_gpu: stop at once where TensorFlow sees no GPU.
+    """
+
+    def __init__(
+        self,
+        base_dir,
+        seed: int = 0,
+        num_iterations: int = 50,
+        training_steps: int = 100_000,
+        evaluation_steps: int = 108_000,
+        num_envs: int = 1,
+        evaluation_envs: int = 1,
+        evaluation_epsilon: float = 0.05,
+        evaluation_preferences: Callable = acting.vote_preferences,
+        evaluation_tie_break: str = 'random',
+        update: Callable = updates.EpisodicUpdate,
+        checkpoint_steps: int = 0,
+        checkpoints_kept: int = 2,
+        require_gpu: bool = False,
+    ):
+        _check_counts(
+            seed=seed, num_iterations=num_iterations, evaluation_steps=evaluation_steps,
+            checkpoint_steps=checkpoint_steps, least=0)  # fmt: skip
+        _check_counts(
+            training_steps=training_steps, num_envs=num_envs, evaluation_envs=evaluation_envs,
+            checkpoints_kept=checkpoints_kept, least=1)  # fmt: skip
+        if training_steps % num_envs:
+            raise UserError(
+                f'Runner.training_steps = {training_steps} is not a multiple of '
+                f'Runner.num_envs = {num_envs}'
+            )
+        _set_up_devices(require_gpu)
+        self._directory = Path(base_dir)
+        self._seed = seed
+        self._num_iterations = num_iterations
+        self._training_steps = training_steps
+        self._evaluation_steps = evaluation_steps
+        self._num_envs = num_envs
+        self._evaluation_envs = evaluation_envs
+        self._evaluation_epsilon = evaluation_epsilon
+        self._checkpoint_steps = checkpoint_steps
+        self._stop_signal = None
+        self._steps_per_second = math.nan  # Of this iteration, measured in this process.
+
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._lock = _lock(self._directory)
+        _settle_config(self._directory)
+
+        with contextlib.closing(environments.make(num_envs=1)) as env:
+            observation_space = env.single_observation_space
+            num_actions = int(env.single_action_space.n)
+            history = env.metadata['history']
+            self._frames_per_step = env.metadata['frames_per_step']
+        shape = observation_space.shape
+        network, target_network = (
+            networks.build(
+                networks.MultiHeadQNetwork(num_actions, seed=_integer(stream(seed, name))),
+                shape, observation_space.dtype)
+            for name in ('network', 'target_network')
+        )  # fmt: skip
+        self._replay = replay.EpisodeReplay(
+            shape[:-1] if history > 1 else shape, history=history,
+            seed=_integer(stream(seed, 'replay')),
+            observation_dtype=observation_space.dtype)  # fmt: skip
+        self._learner = Learner(network, target_network)
+        self._update = update(self._replay, network, target_network)
+        self._agent = Agent(
+            self._learner, self._update, self._replay, num_envs,
+            np.random.default_rng(stream(seed, 'acting')))  # fmt: skip
+        self._evaluation_policy = acting.Policy(
+            network, evaluation_preferences, evaluation_tie_break
+        )
+        self._variables = tf.train.Checkpoint(learner=self._learner, **self._update.trackables)
+
+        self._iteration = 0
+        self._actions = []  # Taken in this iteration, [num_envs] each.
+        self._means = metrics.Means()
+        self._checkpoints = Checkpoints(self._directory / 'checkpoints', checkpoints_kept)
+        self._csv_sizes = {}
+        resumed = self._checkpoints.restore(self._read_checkpoint)
+        self._open_logs()
+        _write_environment(self._directory)
+        logging.info(
+            '%s in %s: %s', 'Resuming' if resumed else 'Starting', self._directory, self._position()
+        )
+
+    def run(self):
+        """Trains and evaluates until `num_iterations` are done.
+
+        SIGTERM and SIGINT save first, then end the program with status 128 + signal.
+
+        Raises:
+          NotFiniteError: if the loss becomes NaN or infinite; the last checkpoint stays.
+        """
+        previous = {
+            number: signal.signal(number, self._request_stop)
+            for number in (signal.SIGTERM, signal.SIGINT)
+        }
+        try:
+            with tqdm.tqdm(
+                total=self._num_iterations * self._training_steps * self._frames_per_step,
+                initial=self._agent.agent_steps * self._frames_per_step,
+                unit='frames', unit_scale=True, mininterval=1, dynamic_ncols=True,
+            ) as self._progress:  # fmt: skip
+                while self._iteration < self._num_iterations:
+                    self._train()
+                    self._log_iteration(self._evaluate())
+                    self._iteration += 1
+                    self._means = metrics.Means()
+                    self._save()
+            self._report_scores()
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    # Training.
+
+    def _train(self):
+        """Plays what is left of this iteration's agent steps."""
+        agent = self._agent
+        last_step = (self._iteration + 1) * self._training_steps
+        if agent.agent_steps == last_step:  # A checkpoint was made during the evaluation.
+            return
+        with contextlib.closing(
+            environments.make(
+                num_envs=self._num_envs,
+                seed=_integer(stream(self._seed, 'environment', self._iteration)),
+            )
+        ) as env:
+            observations, games = self._enter(env)
+            start, start_steps = time.monotonic(), agent.agent_steps
+            while agent.agent_steps < last_step:
+                actions = agent.act(observations)
+                observations, rewards, terminated, truncated, info = env.step(actions)
+                self._actions.append(actions)
+                for report in agent.observe(
+                    actions, observations, rewards, terminated, truncated, info
+                ):
+                    self._means.add(report)
+                for game in games.add(rewards, info):
+                    self._means.add(game)
+                    self._log_game(game)
+                self._show_progress()
+                if self._stop_signal or (
+                    self._went_by(self._checkpoint_steps) and agent.agent_steps < last_step
+                ):
+                    self._save()
+            self._steps_per_second = (last_step - start_steps) / (time.monotonic() - start)
+        agent.end()
+        self._actions = []
+
+    def _enter(self, env):
+        """Resets the environments, and plays again what a checkpoint says was played in them."""
+        agent, games = self._agent, _Games(self._num_envs)
+        observations, _ = env.reset()
+        state = agent.state()
+        agent.begin(observations)
+        if self._actions:
+            for actions in self._actions:
+                observations, rewards, terminated, truncated, info = env.step(actions)
+                agent.record(
+                    actions, observations, rewards, terminated, truncated, info['final_obs']
+                )
+                games.add(rewards, info)
+            agent.set_state(state)
+        return observations, games
+
+    def _went_by(self, period):
+        """Whether the last step of the environments completed `period` agent steps; 0: never."""
+        steps = self._agent.agent_steps
+        return bool(period) and steps // period > (steps - self._num_envs) // period
+
+    # Evaluation.
+
+    def _evaluate(self):
+        """Unclipped scores of the games that `evaluation_steps` agent steps finish.
+
+        It touches nothing that training depends on.
+        """
+        scores = []
+        if not self._evaluation_steps:
+            return scores
+        count, policy = self._evaluation_envs, self._evaluation_policy
+        rng = np.random.default_rng(stream(self._seed, 'evaluation', self._iteration))
+        num_heads = self._learner.network.num_heads
+        with contextlib.closing(
+            environments.make(
+                num_envs=count,
+                seed=_integer(stream(self._seed, 'evaluation_environment', self._iteration)),
+            )
+        ) as env:
+            games = _Games(count)
+            observations, _ = env.reset()
+            heads = rng.integers(num_heads, size=count, dtype=np.int32)
+            for _ in range(math.ceil(self._evaluation_steps / count)):
+                actions = policy.actions(observations, heads, self._evaluation_epsilon, rng)
+                observations, rewards, _, _, info = env.step(actions)
+                scores += [game['score'] for game in games.add(rewards, info)]
+                over = info['game_over']
+                heads[over] = rng.integers(num_heads, size=over.sum(), dtype=np.int32)
+                if self._stop_signal:
+                    self._save()
+        if not scores:
+            logging.warning(
+                'No game ended within the %s agent steps of the evaluation: no score.',
+                f'{self._evaluation_steps:,}',
+            )
+        return scores
+
+    # Logs.
+
+    @property
+    def _frames(self):
+        return self._agent.agent_steps * self._frames_per_step
+
+    def _open_logs(self):
+        self._csv = {}
+        for name, columns in (
+            ('train', metrics.TRAIN_COLUMNS),
+            ('eval', metrics.EVAL_COLUMNS),
+            ('episodes', metrics.EPISODE_COLUMNS),
+        ):
+            path = self._directory / f'{name}.csv'
+            size = self._csv_sizes.get(name, 0)
+            self._csv[name] = metrics.CsvLog(path, columns, size)
+            if self._csv[name].lost_rows:
+                logging.warning('%s lost rows that its checkpoint had seen.', path)
+        self._tensorboard = metrics.TensorBoard(self._directory / 'tensorboard', self._iteration)
+
+    def _log_game(self, game):
+        with self._writing():
+            self._csv['episodes'].write(
+                {'frames': self._frames, 'score': game['score'], 'length': game['episode_length']}
+            )
+
+    def _log_iteration(self, scores):
+        means = self._means
+        train = {
+            'iteration': self._iteration,
+            'frames': self._frames,
+            'agent_steps': self._agent.agent_steps,
+            'learner_steps': self._learner.learner_steps,
+            'episodes': means.count('score'),
+            **{f'{name}_mean': means.mean(name) for name in ('score', 'return', 'episode_length')},
+            **{name: means.mean(name)
+               for name in ('loss', 'bonus_mean', 'next_bonus_mean', 'q_mean')},
+            'epsilon': self._agent.epsilon,
+            'agent_steps_per_second': self._steps_per_second,
+        }  # fmt: skip
+        scalars = {f'train/{name}': train[name] for name in metrics.TRAIN_COLUMNS[3:]}
+        scalars['process/resident_gigabytes'] = psutil.Process().memory_info().rss / 1e9
+        scalars['process/traces'] = self._traces()
+        scalars['replay/transitions'] = self._replay.num_transitions
+        with self._writing():
+            self._csv['train'].write(train)
+            if self._evaluation_steps:
+                values = np.array(scores or [math.nan])
+                evaluation = {
+                    'iteration': self._iteration,
+                    'frames': self._frames,
+                    'episodes': len(scores),
+                    **{f'score_{name}': float(getattr(values, name)())
+                       for name in ('mean', 'std', 'min', 'max')},
+                }  # fmt: skip
+                self._csv['eval'].write(evaluation)
+                scalars.update(
+                    {f'eval/{name}': evaluation[name] for name in metrics.EVAL_COLUMNS[2:]}
+                )
+            self._tensorboard.write(self._iteration, self._frames, scalars)
+        logging.info('%s', self._position())
+
+    def _position(self):
+        return (
+            f'iteration {self._iteration} of {self._num_iterations}, {self._frames:,} frames, '
+            f'{self._learner.learner_steps:,} learner steps'
+        )
+
+    def _show_progress(self):
+        self._progress.update(self._num_envs * self._frames_per_step)
+        if self._went_by(100):
+            self._progress.set_postfix(
+                score=f'{self._means.mean("score"):.1f}',
+                epsilon=f'{self._agent.epsilon:.2f}', refresh=False)  # fmt: skip
+
+    def _traces(self):
+        """How often TensorFlow traced the compiled functions of this run."""
+        return sum(
+            function.experimental_get_tracing_count()
+            for part in (self._learner, self._update, self._agent.policy, self._evaluation_policy)
+            for function in part.compiled_functions()
+        )
+
+    # Checkpoints.
+
+    def _save(self):
+        """Saves everything that the run's future depends on; ends the program if it must stop."""
+        self._learner.check_finite()
+        with self._writing():
+            directory = self._directory / 'replay'
+            manifest = self._replay.save(directory)
+            state = {
+                'format': CHECKPOINT_FORMAT,
+                'iteration': self._iteration,
+                'agent': self._agent.state(),
+                'means': self._means.state(),
+                'csv_sizes': {name: log.size() for name, log in self._csv.items()},
+                'replay': manifest,
+            }
+            arrays = {f'update_{name}': array for name, array in self._update.state().items()}
+
+            def write(folder):
+                (folder / 'state.json').write_text(json.dumps(state))
+                actions = np.array(self._actions, np.int32).reshape(-1, self._num_envs)
+                np.savez_compressed(folder / 'arrays.npz', actions=actions, **arrays)
+                self._variables.write(str(folder / 'variables'))
+
+            self._checkpoints.save(self._agent.agent_steps, write)
+            kept = self._checkpoints.prune()
+            self._replay.prune(directory, [_read_state(folder)['replay'] for folder in kept])
+        if self._stop_signal:
+            name = signal.Signals(self._stop_signal).name
+            logging.warning('Saved after %s at %s; start it again to go on.', name,
+                            self._position())  # fmt: skip
+            sys.exit(128 + self._stop_signal)
+
+    def _read_checkpoint(self, folder):
+        state = _read_state(folder)
+        if state['format'] != CHECKPOINT_FORMAT:
+            raise CheckpointError(f'format {state["format"]}, not {CHECKPOINT_FORMAT}')
+        with np.load(folder / 'arrays.npz', allow_pickle=False) as file:
+            arrays = dict(file)
+        try:
+            self._replay.load(self._directory / 'replay', state['replay'])
+        except replay.ReplayDamagedError as error:
+            raise CheckpointError(str(error)) from error
+        status = self._variables.read(str(folder / 'variables'))
+        status.assert_consumed()
+        status.assert_existing_objects_matched()
+        self._iteration = state['iteration']
+        self._agent.set_state(state['agent'])
+        self._means = metrics.Means(state['means'])
+        self._csv_sizes = state['csv_sizes']
+        self._actions = list(arrays.pop('actions'))
+        self._update.set_state(
+            {name.removeprefix('update_'): array for name, array in arrays.items()}
+        )
+
+    def _request_stop(self, number, frame):
+        del frame
+        self._stop_signal = number
+        logging.warning('%s: saving, then stopping.', signal.Signals(number).name)
+
+    @contextlib.contextmanager
+    def _writing(self):
+        """Turns an error of the disk into one that says what it means for the run."""
+        try:
+            yield
+        except OSError as error:
+            raise UserError(
+                f'cannot write to the run folder {self._directory}: {error}; its earlier '
+                'checkpoints are whole'
+            ) from error
+
+    def _report_scores(self):
+        """Logs the best and the last evaluation of the run."""
+        with open(self._directory / 'eval.csv', newline='') as file:
+            rows = [row for row in csv.DictReader(file) if row['score_mean'] != 'nan']
+        if rows:
+            best = max(rows, key=lambda row: float(row['score_mean']))
+            logging.info(
+                'Evaluation score: best %.1f at %s frames, last %.1f at %s frames.',
+                float(best['score_mean']), f'{int(best["frames"]):,}',
+                float(rows[-1]['score_mean']), f'{int(rows[-1]["frames"]):,}')  # fmt: skip
+
+
+class _Games:
+    """Scores of the games in progress, one in each environment."""
+
+    def __init__(self, num_envs):
+        self._sums = np.zeros((3, num_envs))  # Raw reward, reward, agent steps.
+
+    def add(self, rewards, info):
+        """Takes in a step; returns {'score', 'return', 'episode_length'} of finished games."""
+        self._sums += [info['raw_rewards'], rewards, np.ones(len(rewards))]
+        finished = []
+        for index in np.flatnonzero(info['game_over']):
+            score, clipped_return, length = self._sums[:, index]
+            finished.append(
+                {'score': float(score), 'return': float(clipped_return),
+                 'episode_length': int(length)})  # fmt: skip
+            self._sums[:, index] = 0
+        return finished
+
+
+def _check_counts(least, **counts):
+    for name, count in counts.items():
+        if count < least:
+            raise UserError(f'Runner.{name} = {count} must be at least {least}')
+
+
+def _integer(sequence):
+    """A seed for what takes a single integer."""
+    return int(sequence.generate_state(1, np.uint64)[0])
+
+
+def _set_up_devices(require_gpu):
+    gpus = tf.config.list_physical_devices('GPU')
+    if require_gpu and not gpus:
+        raise UserError('Runner.require_gpu = True, but TensorFlow sees no GPU')
+    for gpu in gpus:
+        tf.config.experimental.set_memory_growth(gpu, True)
+    if gpus:
+        logging.info('Training on %s', ', '.join(gpu.name for gpu in gpus))
+    else:
+        logging.warning('No GPU: training on the CPU (%s cores).', os.cpu_count())
+
+
+def _lock(directory):
+    """Holds the run folder until the process ends; a second process is refused."""
+    file = open(directory / 'lock', 'w')
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise UserError(f'another process is running in {directory}') from error
+    return file
+
+
+def _settle_config(directory):
+    """Writes config.gin, or makes sure that the one there describes the same run.
+
+    `Runner.num_iterations` may differ: nothing that a run computes depends on it.
+    """
+    path, text = directory / 'config.gin', config.resolved_config()
+    if path.exists():
+        for old, new in itertools.zip_longest(path.read_text().splitlines(), text.splitlines()):
+            if old != new and not (old or '').startswith('Runner.num_iterations ='):
+                raise UserError(
+                    f'{path} holds another configuration: it says {old!r}, this run {new!r}; '
+                    'use another --base_dir'
+                )
+    path.write_text(text)
+
+
+def _write_environment(directory):
+    """Adds a record of what this process runs on to environment.json."""
+    path = directory / 'environment.json'
+    records = json.loads(path.read_text()) if path.exists() else []
+    packages = ('ob2i_tf', 'tensorflow', 'tf-keras', 'tf-agents', 'numpy', 'gymnasium', 'ale-py')
+    record = {
+        'started': time.strftime('%Y-%m-%dT%H:%M:%S%z'),
+        'command': sys.argv,
+        'git_commit': _git_commit(),
+        'python': platform.python_version(),
+        'packages': {name: _version(name) for name in packages},
+        'platform': platform.platform(),
+        'cpu_cores': os.cpu_count(),
+        'devices': [device.name for device in tf.config.list_physical_devices()],
+    }
+    path.write_text(json.dumps(records + [record], indent=1))
+
+
+def _version(package):
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _git_commit():
+    """Commit of the checkout that this file is part of, with '+' if it was changed; or None."""
+    folder = Path(__file__).resolve().parents[1]
+    if not (folder / '.git').exists():
+        return None
+    try:
+        commit, changes = (
+            subprocess.run(['git', *arguments], cwd=folder, capture_output=True, text=True,
+                           check=True, timeout=10).stdout.strip()
+            for arguments in (('rev-parse', 'HEAD'), ('status', '--porcelain', '-uno'))
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return commit + ('+' if changes else '')
+
+
+def _read_state(folder):
+    return json.loads((folder / 'state.json').read_text())
