@@ -21,7 +21,9 @@ def ensemble_std(q_values):
       [..., A], the population standard deviation over the heads.
     """
     q_values = tf.convert_to_tensor(q_values)
-    deviations = q_values - tf.reduce_mean(q_values, axis=-2, keepdims=True)
+    # Equal heads shifted by one of them are exactly 0, whatever their mean would round to.
+    shifted = q_values - tf.stop_gradient(q_values[..., :1, :])
+    deviations = shifted - tf.reduce_mean(shifted, axis=-2, keepdims=True)
     variance = tf.reduce_mean(tf.square(deviations), axis=-2)
     positive = variance > 0
     return tf.where(positive, tf.sqrt(tf.where(positive, variance, 1)), 0)

@@ -2,16 +2,16 @@
 
 
 class UserError(Exception):
-  """A run that cannot start or go on for a reason outside the code; exit status 1."""
+    """A run that cannot start or go on for a reason outside the code; exit status 1."""
 
 
 class ConfigError(UserError):
-  """A configuration that is wrong; its message names the file or flag, and the binding; 2."""
+    """A configuration that is wrong; its message names the file or flag, and the binding; 2."""
 
 
 class NotFiniteError(UserError):
-  """NaN or infinity in the loss, a target or a Q-value."""
+    """NaN or infinity in the loss, a target or a Q-value."""
 
 
 class CheckpointError(UserError):
-  """A run folder that cannot be resumed from."""
+    """A run folder that cannot be resumed from."""
