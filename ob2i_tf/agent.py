@@ -21,7 +21,7 @@ class Agent:
     `num_envs`. Defaults are the paper's for Atari (table 4).
 
     Args:
-      learner: Learner.
+      learner: QLearner.
       update: hands out a Batch for each learner step, see updates.py.
       replay: EpisodeReplay.
       num_envs: number of environments.

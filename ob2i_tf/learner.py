@@ -12,7 +12,7 @@ TARGET_INITS = ('copy', 'random')
 
 
 @gin.configurable
-class Learner(tf.Module):
+class QLearner(tf.Module):
     """Regresses the network on batches of targets with Adam.
 
     The loss is the mean over batch and heads of (target - Q^k(s, a))^2; rows of weight 0 do not
@@ -45,10 +45,10 @@ class Learner(tf.Module):
     ):
         super().__init__(name='learner')
         if loss not in LOSSES:
-            raise ValueError(f'Learner.loss must be one of {LOSSES}, got {loss!r}')
+            raise ValueError(f'QLearner.loss must be one of {LOSSES}, got {loss!r}')
         if target_init not in TARGET_INITS:
             raise ValueError(
-                f'Learner.target_init must be one of {TARGET_INITS}, got {target_init!r}'
+                f'QLearner.target_init must be one of {TARGET_INITS}, got {target_init!r}'
             )
         self.network = network
         self.target_network = target_network

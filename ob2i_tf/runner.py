@@ -30,14 +30,14 @@ from ob2i_tf import acting, config, environments, metrics, networks, replay, upd
 from ob2i_tf.agent import Agent
 from ob2i_tf.checkpoint import Checkpoints
 from ob2i_tf.errors import CheckpointError, UserError
-from ob2i_tf.learner import Learner
+from ob2i_tf.learner import QLearner
 
 # The independent random streams of a run: the keys under which its one seed is split.
 STREAMS = ('network', 'target_network', 'replay', 'acting', 'environment', 'evaluation',
            'evaluation_environment')  # fmt: skip
 CHECKPOINT_FORMAT = 1
 
-config.uses('Runner', 'make_environment', 'MultiHeadQNetwork', 'EpisodeReplay', 'Learner', 'Agent')
+config.uses('Runner', 'make_environment', 'MultiHeadQNetwork', 'EpisodeReplay', 'QLearner', 'Agent')
 
 
 def stream(seed, name, *key):
@@ -138,7 +138,7 @@ class Runner:
             shape[:-1] if history > 1 else shape, history=history,
             seed=_integer(stream(seed, 'replay')),
             observation_dtype=observation_space.dtype)  # fmt: skip
-        self._learner = Learner(network, target_network)
+        self._learner = QLearner(network, target_network)
         self._update = update(self._replay, network, target_network)
         self._agent = Agent(
             self._learner, self._update, self._replay, num_envs,

@@ -17,9 +17,7 @@ def backward_induction(
             following = None
             if t < length - 1:
                 following = actions[t + 1]
-                table[t, k, following] = (
-                    beta * y[t + 1, k] + (1 - beta) * table[t, k, following]
-                )
+                table[t, k, following] = beta * y[t + 1, k] + (1 - beta) * table[t, k, following]
             greedy_action = initial[t, k]
             value = table[t, k, greedy_action]
             if greedy == 'updated':

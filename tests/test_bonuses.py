@@ -24,9 +24,7 @@ def test_gradient_of_ensemble_std():
     with tf.GradientTape() as tape:
         tape.watch(q_values)
         std = bonuses.ensemble_std(q_values)
-    np.testing.assert_allclose(
-        tape.gradient(std, q_values), (q_values - 3) / (3 * std), rtol=1e-5
-    )
+    np.testing.assert_allclose(tape.gradient(std, q_values), (q_values - 3) / (3 * std), rtol=1e-5)
 
 
 def test_running_std_equals_the_std_of_everything_seen():

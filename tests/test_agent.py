@@ -1,0 +1,175 @@
+"""The agent on a small environment: a tape of when it does what."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from ob2i_tf import acting, networks, updates
+from ob2i_tf.agent import Agent
+from ob2i_tf.learner import QLearner
+from ob2i_tf.replay import EpisodeReplay
+
+
+class Corridor:
+    """Frames that count; each game lasts `length` steps with a life loss in its middle.
+
+    Environment i shows the frame 100 i + steps so far, so every frame tells where it is from.
+    """
+
+    def __init__(self, num_envs, length=10, history=4, truncate=False):
+        self.count, self.length, self.history, self.truncate = num_envs, length, history, truncate
+        self.steps = np.zeros(num_envs, int)
+        self.frame = 100 * np.arange(num_envs)
+        self.stacks = np.repeat(self.frame.astype(np.uint8)[:, None], history, axis=1)
+        self.acted_on = []
+
+    def step(self):
+        self.acted_on.append(self.stacks.copy())
+        self.steps += 1
+        self.frame += 1
+        final = np.concatenate([self.stacks[:, 1:], self.frame[:, None]], 1).astype(np.uint8)
+        over = self.steps % self.length == 0
+        life_lost = self.steps % self.length == self.length // 2
+        self.stacks = np.where(over[:, None], self.frame[:, None] + 1, final).astype(np.uint8)
+        self.frame += over
+        ended = np.zeros(self.count, bool) if self.truncate else over
+        return (
+            self.stacks[:, None], np.ones(self.count, np.float32), ended | life_lost,
+            over & ~ended, {'final_obs': final[:, None], 'game_over': over},
+        )  # fmt: skip
+
+
+class Tape:
+    """A learner that does its work and writes down at which agent step."""
+
+    def __init__(self, agent_steps):
+        network, target = (
+            networks.build(
+                networks.MultiHeadQNetwork(3, 5, 8, conv_layers=(), seed=seed), (1, 4), tf.uint8)
+            for seed in (1, 2)
+        )  # fmt: skip
+        self.learner = QLearner(network, target)
+        self.steps, self.copies = [], []
+        self._agent_steps = agent_steps
+        step, copy = self.learner.step, self.learner.update_target
+        self.learner.step = lambda batch: (self.steps.append(agent_steps()), step(batch))[1]
+        self.learner.update_target = lambda: (self.copies.append(agent_steps()), copy())[1]
+
+
+def play(agent_steps, num_envs=1, corridor=None, **keywords):
+    env = Corridor(num_envs, **(corridor or {}))
+    agent = None
+    tape = Tape(lambda: agent.agent_steps)
+    replay = EpisodeReplay((1,), 10_000, history=4, seed=0)
+    update = updates.EpisodicUpdate(replay, tape.learner.network, tape.learner.target_network)
+    keywords = {'learning_starts': 40, 'train_period': 4, 'target_period': 30, **keywords}
+    agent = Agent(tape.learner, update, replay, num_envs, np.random.default_rng(0), **keywords)
+    agent.begin(env.stacks[:, None])
+    heads, epsilons, actions = [], [], []
+    observations = env.stacks[:, None]
+    while agent.agent_steps < agent_steps:
+        heads.append(agent.state()['heads'])
+        epsilons.append(agent.epsilon)
+        action = agent.act(observations)
+        actions.append(action)
+        observations, *results = env.step()
+        agent.observe(action, observations, *results)
+    return agent, tape, replay, env, np.array(heads), np.array(epsilons), np.array(actions)
+
+
+def test_learner_steps_and_copies_come_at_their_very_step():
+    _, tape, *_ = play(100)
+    assert tape.steps == list(range(44, 101, 4))
+    assert tape.copies == [30, 60, 90]
+
+
+@pytest.mark.parametrize('num_envs', [2, 5, 20])
+def test_several_environments_keep_the_ratio(num_envs):
+    _, tape, *_ = play(100, num_envs)
+    assert tape.steps == list(range(44, 101, 4))
+    assert tape.copies == [30, 60, 90]
+
+
+def test_epsilon_changes_at_its_very_step():
+    def epsilon(agent_steps):
+        return 1 - agent_steps / 200
+
+    *_, epsilons, _ = play(100, epsilon=epsilon)
+    np.testing.assert_allclose(epsilons, [1.0] * 40 + [1 - s / 200 for s in range(40, 100)])
+    *_, epsilons, _ = play(100, epsilon=epsilon, warmup='epsilon_greedy')
+    np.testing.assert_allclose(epsilons, [1 - s / 200 for s in range(100)])
+
+
+@pytest.mark.parametrize('resample_head_on, span', [('game', 10), ('episode', 5)])
+def test_a_head_is_drawn_for_each_game_or_episode(resample_head_on, span):
+    *_, heads, _, _ = play(200, resample_head_on=resample_head_on)
+    spans = heads[:, 0].reshape(-1, span)
+    assert (spans == spans[:, :1]).all()
+    changes = np.count_nonzero(np.diff(spans[:, 0]))
+    assert changes > len(spans) / 2  # Four in five draws give another of five heads.
+    assert set(spans[:, 0]) == set(range(5))
+
+
+def test_acts_greedily_by_the_head_of_the_episode():
+    agent, tape, _, env, heads, _, actions = play(
+        120, epsilon=lambda s: 0.0, learning_starts=120, warmup='epsilon_greedy'
+    )
+    q_values = tape.learner.network(np.array(env.acted_on)).numpy()  # Nothing was learnt.
+    best = q_values[np.arange(120), heads[:, 0]].argmax(-1)
+    np.testing.assert_array_equal(actions[:, 0], best)
+
+
+@pytest.mark.parametrize('num_envs', [1, 3])
+def test_stacks_from_replay_are_those_that_were_acted_on(num_envs):
+    *_, replay, env, _, _, _ = play(60 * num_envs, num_envs)
+    acted_on = {tuple(stack) for step in env.acted_on for stack in step}
+    assert replay.num_transitions == 60 * num_envs
+    assert replay.num_episodes == 12 * num_envs  # Lives, not games.
+    for _ in range(100):
+        batch = replay.sample_transitions(16)
+        for stack in batch.observations[:, 0]:
+            assert tuple(stack) in acted_on
+
+
+def test_discounts_of_terminals_and_of_the_limit():
+    *_, replay, _, _, _, _ = play(30)
+    assert {float(replay.sample_episode().discounts[-1]) for _ in range(20)} == {0.0}
+    *_, replay, _, _, _, _ = play(30, corridor={'truncate': True})
+    ends = {}
+    for _ in range(50):
+        episode = replay.sample_episode()
+        np.testing.assert_allclose(episode.discounts[:-1], 0.99)
+        ends[int(episode.observations[-1, 0]) % 11] = round(float(episode.discounts[-1]), 2)
+    assert ends == {5: 0.0, 10: 0.99}  # The life loss is a terminal, the limit is not.
+    *_, replay, _, _, _, _ = play(30, corridor={'truncate': True}, timeout_is_terminal=True)
+    assert {float(replay.sample_episode().discounts[-1]) for _ in range(50)} == {0.0}
+
+
+def test_the_end_of_an_iteration_stores_what_is_in_progress_as_truncated():
+    agent, _, replay, *_ = play(12)
+    assert replay.num_transitions == 10
+    agent.end()
+    assert replay.num_transitions == 12
+    ends = {round(float(replay.sample_episode().discounts[-1]), 2) for _ in range(60)}
+    assert ends == {0.0, 0.99}
+
+
+def test_learning_is_postponed_while_no_episode_is_complete(caplog):
+    corridor = {'length': 1000}
+    _, tape, replay, *_ = play(120, corridor=corridor)
+    assert replay.num_episodes == 0 and tape.steps == []
+    messages = [r.getMessage() for r in caplog.records if 'postponed' in r.getMessage()]
+    assert messages == [
+        'Learning is postponed at 44 agent steps: replay holds 0 complete episodes.'
+    ]
+
+
+def test_impossible_settings_are_refused():
+    for keywords, message in (
+        ({'train_period': 0}, 'train_period'),
+        ({'warmup': 'greedy'}, "Agent.warmup must be one of .*'greedy'"),
+        ({'resample_head_on': 'step'}, 'Agent.resample_head_on'),
+        ({'tie_break': 'last', 'preferences': acting.mean_preferences}, 'tie_break'),
+    ):
+        with pytest.raises(ValueError, match=message):
+            play(1, **keywords)

@@ -1,0 +1,150 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from ob2i_tf import networks, types
+from ob2i_tf.errors import NotFiniteError
+from ob2i_tf.learner import QLearner
+
+
+def make_learner(num_actions=3, num_heads=4, stack=(84, 84, 4), network=None, **keywords):
+    network = {'hidden_units': 16, 'conv_layers': ((8, 8, 8), (8, 4, 2)), **(network or {})}
+    pair = [
+        networks.build(
+            networks.MultiHeadQNetwork(num_actions, num_heads, seed=seed, **network), stack,
+            tf.uint8 if len(stack) == 3 else tf.float32)
+        for seed in (1, 2)
+    ]  # fmt: skip
+    return QLearner(*pair, **keywords)
+
+
+def make_batch(size=32, num_actions=3, num_heads=4, seed=0):
+    rng = np.random.default_rng(seed)
+    return types.Batch(
+        observations=rng.integers(0, 256, (size, 84, 84, 4), dtype=np.uint8),
+        actions=rng.integers(num_actions, size=size, dtype=np.int32),
+        targets=rng.normal(size=(size, num_heads)).astype(np.float32),
+        weights=np.ones(size, np.float32),
+    )
+
+
+def linear_batch(targets, weights=None):
+    """Two one-hot observations, action 1 at both, heads 2."""
+    return types.Batch(
+        np.eye(2, dtype=np.float32), np.array([1, 1], np.int32), np.array(targets, np.float32),
+        np.ones(2, np.float32) if weights is None else np.array(weights, np.float32),
+    )  # fmt: skip
+
+
+def linear_learner(**keywords):
+    return make_learner(
+        2, 2, (2,), network={'conv_layers': (), 'hidden_units': 4, 'trunk_gradient_scale': 1.0},
+        **keywords,
+    )  # fmt: skip
+
+
+def test_overfits_a_fixed_batch():
+    learner, batch = make_learner(learning_rate=1e-3), make_batch()
+    losses = [learner.step(batch)['loss'] for _ in range(400)]
+    assert losses[0] > 0.5 and losses[-1] < 1e-3
+    q_values = learner.network(batch.observations).numpy()[np.arange(32), :, batch.actions]
+    np.testing.assert_allclose(q_values, batch.targets, atol=0.2)
+
+
+def test_only_the_actions_taken_are_regressed():
+    learner = linear_learner(learning_rate=0.05)
+    before = learner.network(np.eye(2, dtype=np.float32)).numpy()
+    targets = before[:, :, 1] + 1
+    for _ in range(300):
+        learner.step(linear_batch(targets))
+    np.testing.assert_allclose(
+        learner.network(np.eye(2, dtype=np.float32)).numpy()[:, :, 1], targets, atol=0.02
+    )
+
+
+@pytest.mark.parametrize(
+    'loss, expected', [('squared', (0.25 + 4 + 9 + 0) / 4), ('huber', (0.125 + 1.5 + 2.5 + 0) / 4)]
+)
+def test_loss_by_hand(loss, expected):
+    learner = linear_learner(loss=loss)
+    q_values = learner.network(np.eye(2, dtype=np.float32)).numpy()[:, :, 1]
+    report = learner.step(linear_batch(q_values + [[0.5, -2.0], [3.0, 0.0]]))
+    np.testing.assert_allclose(report['loss'], expected, rtol=1e-5)
+    np.testing.assert_allclose(report['q_mean'], q_values.mean(), rtol=1e-5)
+
+
+def test_rows_of_weight_0_do_not_count():
+    padded, alone = linear_learner(), linear_learner()
+    batch = linear_batch([[1.0, 2.0], [50.0, 50.0]], weights=[1, 0])
+    first_row = types.Batch(*(x[:1] for x in batch))
+    one, other = padded.step(batch), alone.step(first_row)
+    np.testing.assert_allclose(one['loss'], other['loss'], rtol=1e-6)
+    for with_padding, without in zip(padded.network.variables, alone.network.variables):
+        np.testing.assert_allclose(with_padding, without, atol=1e-7)
+
+
+def test_adam_and_clipping_against_numpy():
+    learner = linear_learner(
+        learning_rate=0.1, adam_beta_1=0.8, adam_beta_2=0.9, adam_epsilon=1e-3,
+        max_gradient_norm=0.5,
+    )  # fmt: skip
+    variables = learner.network.trainable_variables
+    weights = [v.numpy().astype(np.float64) for v in variables]
+    first, second = ([np.zeros_like(w) for w in weights] for _ in range(2))
+    clipped = 0
+    for step in range(1, 7):
+        batch = linear_batch(np.full((2, 2), 10.0 if step < 4 else 0.02 * step))
+        with tf.GradientTape() as tape:
+            q_values = learner.network(batch.observations)[:, :, 1]
+            loss = tf.reduce_mean((batch.targets - q_values) ** 2)
+        gradients = [g.numpy().astype(np.float64) for g in tape.gradient(loss, variables)]
+        norm = np.sqrt(sum((g**2).sum() for g in gradients))
+        clipped += norm > 0.5
+        learner.step(batch)
+        for i, gradient in enumerate(gradients):
+            gradient = gradient * min(1, 0.5 / norm)
+            first[i] = 0.8 * first[i] + 0.2 * gradient
+            second[i] = 0.9 * second[i] + 0.1 * gradient**2
+            rate = 0.1 * np.sqrt(1 - 0.9**step) / (1 - 0.8**step)
+            weights[i] -= rate * first[i] / (np.sqrt(second[i]) + 1e-3)
+            np.testing.assert_allclose(variables[i], weights[i], rtol=2e-4, atol=2e-5)
+    assert 0 < clipped and learner.learner_steps == 6
+
+
+def test_target_network_starts_equal_or_apart_and_is_copied():
+    observations = make_batch().observations
+    learner = make_learner()
+    np.testing.assert_array_equal(
+        learner.network(observations), learner.target_network(observations)
+    )
+    learner.step(make_batch())
+    assert np.abs(learner.network(observations) - learner.target_network(observations)).max() > 0
+    learner.update_target()
+    np.testing.assert_array_equal(
+        learner.network(observations), learner.target_network(observations)
+    )
+    learner = make_learner(target_init='random')
+    assert np.abs(learner.network(observations) - learner.target_network(observations)).min() > 0
+
+
+def test_steps_are_traced_once_for_a_batch_size():
+    learner = make_learner()
+    for seed in range(3):
+        learner.step(make_batch(seed=seed))
+    learner.update_target()
+    assert [f.experimental_get_tracing_count() for f in learner.compiled_functions()] == [1, 1]
+
+
+def test_nan_stops_with_a_clear_error():
+    learner = linear_learner()
+    with pytest.raises(NotFiniteError, match='loss nan.*learner step 1'):
+        learner.step(linear_batch([[1.0, np.nan], [1.0, 1.0]]))
+    with pytest.raises(NotFiniteError, match='heads/.*holds NaN'):
+        learner.check_finite()
+
+
+def test_unknown_choices_are_refused():
+    with pytest.raises(ValueError, match="QLearner.loss must be one of .*'mse'"):
+        linear_learner(loss='mse')
+    with pytest.raises(ValueError, match='QLearner.target_init'):
+        linear_learner(target_init='zeros')
