@@ -85,7 +85,7 @@ def test_learner_steps_and_copies_come_at_their_very_step():
 
 @pytest.mark.parametrize('num_envs', [2, 5, 20])
 def test_several_environments_keep_the_ratio(num_envs):
-    _, tape, *_ = play(100, num_envs)
+    _, tape, *_ = play(100, num_envs, corridor={'length': 2})
     assert tape.steps == list(range(44, 101, 4))
     assert tape.copies == [30, 60, 90]
 

@@ -1,0 +1,305 @@
+"""Whole runs on a real ROM with a small network: files, determinism, kill and resume."""
+
+import csv
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from ob2i_tf import checkpoint, metrics
+
+ROOT = Path(__file__).resolve().parents[1]
+SETTINGS = {
+    'Runner.num_iterations': 4,
+    'Runner.training_steps': 200,
+    'Runner.evaluation_steps': 400,
+    'MultiHeadQNetwork.num_heads': 3,
+    'MultiHeadQNetwork.hidden_units': 8,
+    'MultiHeadQNetwork.conv_layers': '((4, 8, 8),)',
+    'EpisodeReplay.capacity_transitions': 300,
+    'Agent.learning_starts': 60,
+    'Agent.target_period': 50,
+    'linear.steps': 400,
+}
+
+
+def command(base_dir, **settings):
+    settings = {**SETTINGS, **{name.replace('__', '.'): v for name, v in settings.items()}}
+    return [
+        sys.executable, str(ROOT / 'run_experiment.py'), '--gin_files=ob2i_atari.gin',
+        f'--base_dir={base_dir}', *(f'--gin_bindings={n} = {v}' for n, v in settings.items()),
+    ]  # fmt: skip
+
+
+def run(base_dir, status=0, **settings):
+    """Runs to the end; returns what it printed."""
+    result = subprocess.run(
+        command(base_dir, **settings), capture_output=True, text=True, timeout=300
+    )
+    assert result.returncode == status, result.stderr[-3000:]
+    return result.stderr
+
+
+def start_and_stop(base_dir, number, when, **settings):
+    """Starts a run and sends it a signal as soon as `when()`; returns its exit status."""
+    process = subprocess.Popen(
+        command(base_dir, **settings), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        deadline = time.monotonic() + 120
+        while not when():
+            assert process.poll() is None, 'the run ended before it was to be stopped'
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        process.send_signal(number)
+        return process.wait(timeout=120)
+    finally:
+        process.kill()
+
+
+def rows(base_dir, name):
+    """The lines of a CSV file; of train.csv without the last column, which is a speed."""
+    lines = (Path(base_dir) / f'{name}.csv').read_text().splitlines()
+    return [line.rpartition(',')[0] for line in lines] if name == 'train' else lines
+
+
+def all_rows(base_dir):
+    return {name: rows(base_dir, name) for name in ('train', 'eval', 'episodes')}
+
+
+def newest(base_dir):
+    return sorted((Path(base_dir) / 'checkpoints').iterdir())[-1]
+
+
+def events(base_dir):
+    accumulator = EventAccumulator(str(Path(base_dir) / 'tensorboard'))
+    accumulator.Reload()
+    return {
+        tag: [(event.step, event.value) for event in accumulator.Scalars(tag)]
+        for tag in accumulator.Tags()['scalars']
+        if not tag.startswith('process/') and 'per_second' not in tag
+    }
+
+
+@pytest.fixture(scope='module')
+def straight(tmp_path_factory):
+    """A run that nothing disturbed."""
+    base_dir = tmp_path_factory.mktemp('straight') / 'run'
+    output = run(base_dir)
+    return base_dir, output
+
+
+def lines_of(base_dir, name='episodes'):
+    path = Path(base_dir) / f'{name}.csv'
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+def test_files_of_a_run(straight):
+    base_dir, output = straight
+    assert {path.name for path in base_dir.iterdir()} == {
+        'config.gin', 'environment.json', 'train.csv', 'eval.csv', 'episodes.csv', 'checkpoints',
+        'replay', 'tensorboard', 'lock',
+    }  # fmt: skip
+    with open(base_dir / 'train.csv', newline='') as file:
+        train = list(csv.DictReader(file))
+    assert tuple(train[0]) == metrics.TRAIN_COLUMNS
+    assert [int(row['iteration']) for row in train] == [0, 1, 2, 3]
+    assert [int(row['agent_steps']) for row in train] == [200, 400, 600, 800]
+    assert [int(row['frames']) for row in train] == [800, 1600, 2400, 3200]
+    assert [int(row['learner_steps']) for row in train] == [35, 85, 135, 185]
+    assert all(float(row['loss']) > 0 and float(row['bonus_mean']) > 0 for row in train)
+    assert float(train[-1]['epsilon']) == pytest.approx(0.1)
+    assert float(train[-1]['agent_steps_per_second']) > 0
+    with open(base_dir / 'eval.csv', newline='') as file:
+        evaluations = list(csv.DictReader(file))
+    assert tuple(evaluations[0]) == metrics.EVAL_COLUMNS and len(evaluations) == 4
+    with open(base_dir / 'episodes.csv', newline='') as file:
+        games = list(csv.DictReader(file))
+    assert tuple(games[0]) == metrics.EPISODE_COLUMNS
+    assert sum(int(row['episodes']) for row in train) == len(games)
+    (record,) = json.loads((base_dir / 'environment.json').read_text())
+    assert record['packages']['tensorflow'] and record['devices']
+    assert len(list((base_dir / 'checkpoints').iterdir())) == 2
+    assert output.count('No GPU') == 1
+    assert re.search(r'Evaluation score: best .* at .* frames, last', output) or all(
+        row['score_mean'] == 'nan' for row in evaluations
+    )
+
+
+def test_tensorboard_shows_each_iteration_once(straight):
+    base_dir, _ = straight
+    scalars = events(base_dir)
+    for tag in ('train/loss', 'train/bonus_mean', 'train/epsilon', 'train/learner_steps'):
+        assert [step for step, _ in scalars[tag]] == [800, 1600, 2400, 3200]
+    losses = [float(row['loss']) for row in csv.DictReader(open(base_dir / 'train.csv'))]
+    np.testing.assert_allclose([value for _, value in scalars['train/loss']], losses, rtol=1e-6)
+
+
+def test_the_saved_config_alone_reproduces_the_run(straight, tmp_path):
+    base_dir, _ = straight
+    subprocess.run(
+        [sys.executable, str(ROOT / 'run_experiment.py'),
+         f'--gin_files={base_dir / "config.gin"}', f'--base_dir={tmp_path / "again"}'],
+        check=True, capture_output=True, cwd=tmp_path, timeout=300,
+    )  # fmt: skip
+    assert all_rows(tmp_path / 'again') == all_rows(base_dir)
+    assert (tmp_path / 'again' / 'config.gin').read_text() == (base_dir / 'config.gin').read_text()
+
+
+def test_half_the_iterations_then_the_other_half(straight, tmp_path):
+    base_dir, _ = straight
+    run(tmp_path / 'run', Runner__num_iterations=2)
+    run(tmp_path / 'run')
+    assert all_rows(tmp_path / 'run') == all_rows(base_dir)
+    assert events(tmp_path / 'run') == events(base_dir)
+
+
+def test_killed_within_an_iteration(straight, tmp_path):
+    base_dir, _ = straight
+    other = tmp_path / 'run'
+    status = start_and_stop(
+        other, signal.SIGKILL,
+        lambda: lines_of(other, 'train') > 2 and lines_of(other) > lines_of_checkpoint(other),
+    )  # fmt: skip
+    assert status == -signal.SIGKILL
+    run(other)
+    assert all_rows(other) == all_rows(base_dir)
+    assert events(other) == events(base_dir)
+
+
+def lines_of_checkpoint(base_dir):
+    """Games that the newest checkpoint saw, with the header."""
+    try:
+        size = json.loads((newest(base_dir) / 'state.json').read_text())['csv_sizes']['episodes']
+        return (Path(base_dir) / 'episodes.csv').read_text()[:size].count('\n')
+    except (OSError, IndexError):
+        return 10**9
+
+
+@pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_first_and_the_run_goes_on_from_there(straight, tmp_path, number):
+    base_dir, _ = straight
+    other = tmp_path / 'run'
+    status = start_and_stop(other, number, lambda: lines_of(other) > 1)
+    assert status == 128 + number
+    steps = int(newest(other).name)
+    assert 0 < steps < 800
+    run(other)
+    assert all_rows(other) == all_rows(base_dir)
+    assert events(other) == events(base_dir)
+
+
+def test_killed_between_a_row_and_its_checkpoint(straight, tmp_path):
+    """The newest checkpoint is away, all rows and events of its iteration are there."""
+    base_dir, _ = straight
+    other = tmp_path / 'run'
+    shutil.copytree(base_dir, other)
+    shutil.rmtree(newest(other))
+    run(other)
+    assert all_rows(other) == all_rows(base_dir)
+    assert events(other) == events(base_dir)
+
+
+def test_a_damaged_checkpoint_is_skipped_with_a_warning(straight, tmp_path):
+    base_dir, _ = straight
+    other = tmp_path / 'run'
+    shutil.copytree(base_dir, other)
+    (path,) = newest(other).glob('variables.data*')
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    assert 'Skipping the damaged checkpoint' in run(other)
+    assert all_rows(other) == all_rows(base_dir)
+
+
+def test_without_a_whole_checkpoint_the_run_stops(straight, tmp_path):
+    base_dir, _ = straight
+    other = tmp_path / 'run'
+    shutil.copytree(base_dir, other)
+    before = all_rows(other)
+    for folder in (other / 'checkpoints').iterdir():
+        (folder / 'state.json').write_text('')
+    output = run(other, status=1)
+    assert 'is whole' in output.strip().splitlines()[-1]
+    assert output.strip().splitlines()[-1].startswith('error: none of the 2 checkpoints')
+    assert all_rows(other) == before
+
+
+def test_several_environments_learn_at_the_same_ratio_and_resume(tmp_path):
+    settings = {'Runner__num_envs': 4, 'Runner__evaluation_envs': 2}
+    one, other = tmp_path / 'one', tmp_path / 'other'
+    run(one, **settings)
+    learner_steps = [line.split(',')[3] for line in rows(one, 'train')[1:]]
+    assert learner_steps == ['35', '85', '135', '185']
+    start_and_stop(other, signal.SIGTERM, lambda: lines_of(other) > 2, **settings)
+    run(other, **settings)
+    assert all_rows(other) == all_rows(one)
+
+
+def test_training_is_the_same_without_evaluation(straight, tmp_path):
+    base_dir, _ = straight
+    run(tmp_path / 'run', Runner__evaluation_steps=0)
+    assert rows(tmp_path / 'run', 'train') == rows(base_dir, 'train')
+    assert rows(tmp_path / 'run', 'episodes') == rows(base_dir, 'episodes')
+    assert len(rows(tmp_path / 'run', 'eval')) == 1
+
+
+def test_seeds_differ(straight, tmp_path):
+    base_dir, _ = straight
+    run(tmp_path / 'run', Runner__seed=1)
+    assert rows(tmp_path / 'run', 'episodes') != rows(base_dir, 'episodes')
+
+
+def test_the_shortest_run(tmp_path):
+    output = run(
+        tmp_path / 'run', Runner__num_iterations=1, Runner__training_steps=50,
+        Runner__evaluation_steps=50,
+    )  # fmt: skip
+    assert 'No game ended within the 50 agent steps' in output
+    (row,) = csv.DictReader(open(tmp_path / 'run' / 'train.csv'))
+    assert row['agent_steps'] == '50' and row['learner_steps'] == '0' and row['loss'] == 'nan'
+
+
+def test_another_configuration_in_the_folder_is_refused(straight):
+    base_dir, _ = straight
+    before = all_rows(base_dir)
+    last = run(base_dir, status=1, EpisodicUpdate__beta=0.25).strip().splitlines()[-1]
+    assert last.startswith('error: ') and 'EpisodicUpdate.beta = 0.25' in last
+    assert all_rows(base_dir) == before
+
+
+def test_a_second_process_in_the_folder_is_refused(straight, tmp_path):
+    other = tmp_path / 'run'
+    process = subprocess.Popen(
+        command(other), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        while not lines_of(other):
+            assert process.poll() is None
+            time.sleep(0.05)
+        assert 'another process is running' in run(other, status=1).strip().splitlines()[-1]
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.skipif(os.path.exists('/dev/nvidia0'), reason='there is a GPU')
+def test_require_gpu_stops_at_once(tmp_path):
+    last = run(tmp_path / 'run', status=1, Runner__require_gpu='True').strip().splitlines()[-1]
+    assert last == 'error: Runner.require_gpu = True, but TensorFlow sees no GPU'
+
+
+def test_nan_stops_the_run_and_keeps_the_last_good_checkpoint(straight, tmp_path):
+    other = tmp_path / 'run'
+    last = run(other, status=1, QLearner__learning_rate=1e30).strip().splitlines()[-1]
+    assert last.startswith('error: ') and ('loss' in last or 'NaN' in last)
+    assert all(not checkpoint.damage(path) for path in (other / 'checkpoints').iterdir())
