@@ -232,6 +232,7 @@ def test_nothing_to_sample():
         ({'actions': np.zeros(5)}, r'actions: expected integers \(5,\), got float64'),
         ({'rewards': np.zeros((5, 1))}, r'rewards: expected numbers \(5,\), got float64 \(5, 1\)'),
         ({'rewards': np.array([0, 0, np.nan, 0, 0])}, 'rewards: expected finite.*nan at 2'),
+        ({'rewards': np.array([0, 0, 0, 0, 1e300])}, 'rewards: expected finite.*inf at 4'),
         ({'discounts': np.array([0, np.inf, 0, 0, 0])}, 'discounts: expected finite.*inf at 1'),
     ],
 )

@@ -64,23 +64,23 @@ class Mirror:
             self.ale.act(action)
 
     def step(self, action):
-        """(raw reward, frame, emulator frames played)."""
+        """(raw reward, the last two screens' maximum, emulator frames played)."""
         reward, screens = 0, []
         while len(screens) < 4 and not self.ale.game_over():
             reward += self.ale.act(self.actions[action])
             screens.append(self.ale.getScreenGrayscale())
-        return reward, shrink(np.max(screens[-2:], axis=0)), len(screens)
+        return reward, np.max(screens[-2:], axis=0), len(screens)
 
 
-def assert_same_frame(frame, expected):
+def assert_shows(frame, screen):
     """Within the rounding of OpenCV's resize, which is one grey level in rare pixels."""
-    difference = np.abs(frame - expected)
+    difference = np.abs(frame - shrink(screen))
     assert difference.max() <= 1.01
     assert (difference > 0.51).mean() < 0.01
 
 
 def play_beside_mirrors(game, num_envs, seed, num_games, **kw):
-    """Plays random actions; checks each step against bare emulators.
+    """Plays random actions; checks each step against bare emulators, screens at every tenth.
 
     Returns:
       The emulator frames played in the last step of each game, and each game's raw score.
@@ -102,10 +102,11 @@ def play_beside_mirrors(game, num_envs, seed, num_games, **kw):
         np.testing.assert_array_equal(info['final_obs'][..., :3], before[..., 1:])
         assert not truncated.any()
         for i, mirror in enumerate(mirrors):
-            reward, frame, frames = mirror.step(int(actions[i]))
+            reward, screen, frames = mirror.step(int(actions[i]))
             expected_scores[i] += reward
-            assert_same_frame(info['final_obs'][i, ..., -1], frame)
             over = mirror.ale.game_over()
+            if terminated[i] or rng.random() < 0.1:
+                assert_shows(info['final_obs'][i, ..., -1], screen)
             assert info['game_over'][i] == over
             assert terminated[i] == (over or mirror.ale.lives() < lives[i])
             if over:
@@ -130,8 +131,8 @@ def test_every_step_and_every_last_screen_is_the_emulators():
     with warnings.catch_warnings():
         warnings.simplefilter('error')
         for game, num_envs, num_games in (
-            ('Breakout', 3, 6), ('Seaquest', 2, 6), ('Q*Bert', 1, 2), ('Space Invaders', 1, 2),
-            ('Asterix', 2, 3), ('Amidar', 1, 1), ('Up and Down', 1, 2), ('Gravitar', 2, 3),
+            ('Breakout', 3, 7), ('Seaquest', 1, 5), ('Q*Bert', 1, 2), ('Space Invaders', 1, 1),
+            ('Asterix', 2, 3), ('Amidar', 1, 1), ('Up and Down', 1, 2), ('Gravitar', 1, 1),
             ('Pong', 1, 1),
         ):  # fmt: skip
             frames, scores = play_beside_mirrors(game, num_envs, seed=3, num_games=num_games)
@@ -151,8 +152,8 @@ def test_fire_is_pressed_only_on_demand():
         lost = False
         for _ in range(100):
             obs, _, terminated, _, info = env.step(np.zeros(1, int))
-            _, frame, _ = mirror.step(0)
-            assert_same_frame(obs[0, ..., -1], frame)
+            _, screen, _ = mirror.step(0)
+            assert_shows(obs[0, ..., -1], screen)
             lost |= terminated[0]
         assert lost == press_fire
         env.close()
@@ -213,17 +214,17 @@ def test_truncation_resets_only_its_own_game_and_keeps_later_endings_true():
     for i, mirror in enumerate(mirrors):
         mirror.begin(int(info['episode_frames'][i]))
     rng = np.random.default_rng(1)
-    for step in range(900):
+    for step in range(650):
         actions = rng.integers(4, size=num_envs)
         actions[step % num_envs] = 0
         obs, _, terminated, truncated, info = env.step(actions)
         lengths += 1
         for i, mirror in enumerate(mirrors):
-            _, frame, _ = mirror.step(int(actions[i]))
-            assert_same_frame(info['final_obs'][i, ..., -1], frame)
+            _, screen, _ = mirror.step(int(actions[i]))
             over, cut = mirror.ale.game_over(), lengths[i] == limit // 4
             assert info['game_over'][i] == (over or cut) and truncated[i] == (cut and not over)
             if info['game_over'][i]:
+                assert_shows(info['final_obs'][i, ..., -1], screen)
                 kinds.append('over' if over else 'cut')
                 lengths[i] = 0
                 mirror.begin(int(info['episode_frames'][i]))
@@ -286,7 +287,7 @@ def openings(seed, num_envs, games, **kw):
 def test_noops_reach_their_maximum_and_never_exceed_it():
     assert set(openings(0, 4, 20, noop_max=2).flat) == {0, 1, 2}
     assert set(openings(0, 2, 4, noop_max=0).flat) == {0}
-    counts = openings(0, 8, 40)
+    counts = openings(0, 8, 25)
     assert counts.min() == 0 and counts.max() == 30
 
 
@@ -301,7 +302,7 @@ def test_same_seed_and_actions_give_the_same_bytes():
         env = environments.make('Seaquest', 2, seed, **kw)
         digest = [env.reset(seed=reset_seed)[0].tobytes()]
         rng = np.random.default_rng(0)
-        for _ in range(600):
+        for _ in range(450):
             obs, rewards, terminated, _, info = env.step(rng.integers(18, size=2))
             digest += [obs.tobytes(), rewards.tobytes(), terminated.tobytes(),
                        info['final_obs'].tobytes()]  # fmt: skip
@@ -314,7 +315,7 @@ def test_same_seed_and_actions_give_the_same_bytes():
 
 
 def test_later_resets_go_on_to_new_streams_and_a_seed_returns_to_old_ones():
-    env = environments.make('Breakout', 8, seed=1, true_final_screen=False)
+    env = environments.make('Breakout', 4, seed=1, true_final_screen=False)
     first, second, again = (
         env.reset(seed=s)[1]['episode_frames'].tolist() for s in (None, None, 1)
     )

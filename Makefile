@@ -1,0 +1,42 @@
+# make train   set up .venv once, then train by the paper's protocol (run again: goes on)
+# make test    set up and run the tests
+# make bench   set up and run the benchmarks
+# ARGS passes further flags, PYTHON chooses the interpreter, VENV the environment's folder.
+
+PYTHON ?= $(firstword $(shell for p in python3.11 python3.10 python3 python; do \
+  $$p -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] < (3, 12))' 2>/dev/null \
+  && echo $$p; done))
+VENV ?= .venv
+ARGS ?=
+TEST_EXTRAS ?= test,maze,analysis
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
+
+.PHONY: train test bench clean
+
+train: $(VENV)/installed
+	$(BIN)/python run_experiment.py --gin_files=ob2i_atari.gin $(ARGS)
+
+test: $(VENV)/installed-test
+	$(BIN)/python -m pytest $(ARGS)
+
+bench: $(VENV)/installed-test
+	$(BIN)/python -m benchmarks $(ARGS)
+
+$(VENV)/created:
+	@$(or $(PYTHON),false) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] < (3, 12))' \
+	  || { echo 'error: ob2i_tf needs Python 3.10 or 3.11, and none was found (PYTHON="$(PYTHON)"):' \
+	            'name one, as in make PYTHON=/path/to/python3.11' >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/installed: $(VENV)/created setup.py constraints.txt
+	$(INSTALL) -e .
+	@touch $@
+
+$(VENV)/installed-test: $(VENV)/created setup.py constraints.txt
+	$(INSTALL) -e '.[$(TEST_EXTRAS)]'
+	@touch $@ $(VENV)/installed
+
+clean:
+	rm -rf build dist *.egg-info .pytest_cache

@@ -1,0 +1,313 @@
+"""Atari through ALE's C++ vector environment, as DQN preprocesses it.
+
+A frame is the maximum over the last two of an agent step's emulator frames, in grey, averaged down
+to 84x84; a stack is the newest `history` of them. Three things are done here and not there: frame
+stacks that go on through a life loss, the limit on a game's length, and the screen at game over.
+"""
+
+import warnings
+from typing import Any, Dict, Optional, Sequence
+
+import ale_py
+import gin
+import gymnasium
+import numpy as np
+from ale_py import roms
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
+
+from ob2i_tf.environments import games
+
+_SIZE = 84  # pixels
+_NOOP, _FIRE = 0, 1  # ALE's actions
+_NO_LIMIT = 2**31 - 1  # frames
+
+
+def _area_matrix(size_out: int, size_in: int) -> np.ndarray:
+    """[size_out, size_in]: row i averages the inputs that output pixel i covers (INTER_AREA)."""
+    edges = np.arange(size_out + 1) * size_in / size_out
+    overlap = (np.minimum(edges[1:, None], np.arange(size_in) + 1.)
+               - np.maximum(edges[:-1, None], np.arange(size_in)))
+    return np.maximum(overlap, 0.) * size_out / size_in
+
+
+class _Follower:
+    """A bare emulator that plays one environment's games again, to show the screen at game over.
+
+    ALE's vector environment leaves its frame buffer unfilled at game over, so its last observation
+    is the one before. Without sticky actions a game is a function of its actions and, in some
+    games (Seaquest), of the number of resets since the ROM was loaded; hence one follower for
+    each environment, reset as often as it.
+    """
+
+    def __init__(self, rom_path, frame_skip: int, press_fire: bool):
+        self._rom_path = rom_path
+        self._frame_skip = frame_skip
+        self._press_fire = press_fire
+        self._ale = ale_py.ALEInterface()
+        self._ale.setFloat('repeat_action_probability', 0.)
+
+    def reset(self, seed: int) -> None:
+        self._ale.setInt('random_seed', int(seed))
+        self._ale.loadROM(self._rom_path)
+        self._ale.reset_game()
+        height, width = self._ale.getScreenDims()
+        self._rows, self._columns = _area_matrix(_SIZE, height), _area_matrix(_SIZE, width).T
+
+    def next_game(self) -> None:
+        self._ale.reset_game()
+
+    def _agent_step(self, action: int) -> np.ndarray:
+        screens = []
+        while len(screens) < self._frame_skip and not self._ale.game_over():
+            self._ale.act(action)
+            screens.append(self._ale.getScreenGrayscale())
+        pooled = np.maximum.reduce(screens[-2:])
+        return np.rint(self._rows @ pooled @ self._columns).astype(np.uint8)
+
+    def final_frame(self, opening_frames: int, actions: Sequence[int],
+                    last_seen: np.ndarray) -> Optional[np.ndarray]:
+        """[84, 84] at the game over that `actions` lead to, or None if they lead elsewhere.
+
+        Args:
+          opening_frames: emulator frames of the game before the first action.
+          actions: ALE actions of one agent step each.
+          last_seen: [84, 84], what the environment showed before the last of them.
+        """
+        # ALE's own reset may have played some of them, to get past a game's menus.
+        noops = opening_frames - self._ale.getEpisodeFrameNumber() - self._press_fire
+        for action in [_FIRE] * self._press_fire + [_NOOP] * noops:
+            self._ale.act(action)
+        for action in actions[:-2]:
+            for _ in range(self._frame_skip):
+                self._ale.act(action)
+        for action in actions[-2:-1]:
+            if self._ale.game_over():
+                return None
+            frame = self._agent_step(action)
+            if np.abs(frame.astype(np.int16) - last_seen).max() > 1:
+                return None
+        if self._ale.game_over():
+            return None
+        frame = self._agent_step(actions[-1])
+        return frame if self._ale.game_over() else None
+
+
+class AtariVectorEnv(gymnasium.vector.VectorEnv):
+    """N games of one ROM that step together; see `make_atari` for the keywords.
+
+    Observations are uint8 [N, 84, 84, history], newest last ([N, 84, 84] if history is 1).
+
+    `terminated` is set at game over, and at a life loss if terminal_on_life_loss: the game plays on
+    and so does its frame stack. `truncated` is set at the limit on a game's length. At game over
+    and at the limit, and only there, `info['game_over']` is set and the game has been reset.
+    `info` also holds raw_rewards [N] float32 (unclipped), final_obs, and the lives [N] and emulator
+    frames so far (episode_frames [N], what was played before the first action included) of the
+    game in obs.
+    """
+
+    def __init__(self, rom: str, num_envs: int, seed: int, *, frame_skip: int, history: int,
+                 noop_max: int, max_episode_frames: int, terminal_on_life_loss: bool,
+                 clip_rewards: bool, sticky_action_probability: float, full_action_space: bool,
+                 num_threads: int, true_final_screen: bool, press_fire: bool):
+        ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
+        self._env = ale_py.AtariVectorEnv(
+            rom, num_envs, num_threads=num_threads, max_num_frames_per_episode=_NO_LIMIT,
+            repeat_action_probability=sticky_action_probability,
+            full_action_space=full_action_space, autoreset_mode=AutoresetMode.SAME_STEP,
+            img_height=_SIZE, img_width=_SIZE, grayscale=True, stack_num=1, frameskip=frame_skip,
+            maxpool=True, noop_max=noop_max + 1,  # ALE draws 0 .. noop_max - 1
+            episodic_life=False, life_loss_info=terminal_on_life_loss, reward_clipping=False,
+            use_fire_reset=press_fire)
+        self.num_envs = num_envs
+        self.metadata = {'autoreset_mode': AutoresetMode.SAME_STEP, 'frames_per_step': frame_skip,
+                         'history': history}
+        shape = (_SIZE, _SIZE) + ((history,) if history > 1 else ())
+        self.single_observation_space = spaces.Box(0, 255, shape, np.uint8)
+        self.single_action_space = self._env.single_action_space
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+
+        self._seeds = np.random.SeedSequence(seed)
+        self._used_seed = False
+        self._history = history
+        self._clip_rewards = clip_rewards
+        self._limit_agent_steps = -(-max_episode_frames // frame_skip)
+        self._ale_actions = np.array([a.value for a in self._env.ale.get_action_set()])
+        has_fire = bool(_FIRE in self._ale_actions)
+        self._followers = [_Follower(roms.get_rom_path(rom), frame_skip, press_fire and has_fire)
+                           for _ in range(num_envs if true_final_screen else 0)]
+        self._stacks = None  # [N, 84, 84, history]
+        self._warned = False
+
+    def reset(self, *, seed: Optional[int] = None, options: Optional[Dict[str, Any]] = None):
+        """Starts all games afresh: from `seed`, else from make's seed and its later streams."""
+        if options:
+            raise ValueError(f'reset takes no options, got {options}')
+        if seed is not None:
+            self._seeds = np.random.SeedSequence(seed)
+            stream = self._seeds
+        else:
+            stream = self._seeds.spawn(1)[0] if self._used_seed else self._seeds
+        self._used_seed = True
+        seeds = (stream.generate_state(self.num_envs) >> 1).astype(np.int64)  # ALE takes 31 bits
+        frames, info = self._env.reset(seed=seeds)
+        for follower, follower_seed in zip(self._followers, seeds):
+            follower.reset(follower_seed)
+        self._stacks = np.repeat(frames[:, 0, :, :, None], self._history, axis=-1)
+        self._agent_steps = np.zeros(self.num_envs, np.int64)
+        self._resets_at = info['frame_number'] - info['episode_frame_number']
+        self._opening_frames = info['episode_frame_number'].copy()
+        self._actions = [[] for _ in range(self.num_envs)]
+        return self._observations(self._stacks), {
+            'lives': info['lives'], 'episode_frames': info['episode_frame_number']}
+
+    def step(self, actions):
+        """Plays one agent step in every game; actions are [N] integers."""
+        actions = self._checked(actions)
+        frames, raw_rewards, terminated, _, info = self._env.step(actions)
+        frames = frames[:, 0]
+        ale_actions = self._ale_actions[actions]
+        for log, action in zip(self._actions, ale_actions):
+            log.append(int(action))
+        self._agent_steps += 1
+
+        # The lives do not tell a game over (they are the next game's already); the frame of the
+        # last reset does.
+        resets_at = info['frame_number'] - info['episode_frame_number']
+        ended = resets_at != self._resets_at
+        truncated = (self._agent_steps >= self._limit_agent_steps) & ~ended
+        last_frames = frames
+        if ended.any():
+            last_frames = frames.copy()
+            for i in np.flatnonzero(ended):
+                last_frames[i] = self._final_frame(i, info['final_obs'][i, 0])
+        stacks = np.empty_like(self._stacks)
+        stacks.ravel()[:-1] = self._stacks.ravel()[1:]  # one place along the last axis, as one copy
+        stacks[..., -1] = last_frames
+        final_obs = self._observations(stacks)
+
+        if truncated.any():
+            # The limit is kept here because ALE's own cuts inside an agent step, with a stale screen.
+            frames, info = self._env.reset(options={'reset_mask': truncated})
+            frames = frames[:, 0]
+            resets_at = info['frame_number'] - info['episode_frame_number']
+        game_over = ended | truncated
+        if game_over.any():
+            stacks = stacks.copy()
+            for i in np.flatnonzero(game_over):
+                stacks[i] = frames[i, :, :, None]
+                self._opening_frames[i] = info['episode_frame_number'][i]
+                self._actions[i] = []
+                self._agent_steps[i] = 0
+                if self._followers:
+                    self._followers[i].next_game()
+        self._stacks = stacks
+        self._resets_at = resets_at
+
+        raw_rewards = raw_rewards.astype(np.float32)
+        rewards = np.sign(raw_rewards) if self._clip_rewards else raw_rewards
+        return self._observations(stacks), rewards, terminated, truncated, {
+            'raw_rewards': raw_rewards, 'game_over': game_over, 'final_obs': final_obs,
+            'lives': info['lives'], 'episode_frames': info['episode_frame_number']}
+
+    def close_extras(self, **kwargs):
+        self._env = self._stacks = None
+        self._followers = []
+
+    def _observations(self, stacks: np.ndarray) -> np.ndarray:
+        return stacks if self._history > 1 else stacks[..., 0]
+
+    def _final_frame(self, i: int, stale: np.ndarray) -> np.ndarray:
+        if not self._followers:
+            return stale
+        frame = self._followers[i].final_frame(
+            int(self._opening_frames[i]), self._actions[i], self._stacks[i, ..., -1])
+        if frame is None and not self._warned:
+            self._warned = True
+            warnings.warn(
+                'A game came out differently when played again: its last observation, and perhaps '
+                "later games', shows the screen before the last.")
+        return stale if frame is None else frame
+
+    def _checked(self, actions) -> np.ndarray:
+        if self._stacks is None:
+            raise RuntimeError('step before reset, or after close')
+        actions = np.asarray(actions)
+        if actions.shape != (self.num_envs,) or not np.issubdtype(actions.dtype, np.integer):
+            raise ValueError(f'actions must be integers of shape ({self.num_envs},), '
+                             f'got {actions.dtype} of shape {actions.shape}')
+        if actions.min() < 0 or actions.max() >= self.single_action_space.n:
+            raise ValueError(f'actions must be in 0..{self.single_action_space.n - 1}, '
+                             f'got {actions.tolist()}')
+        return actions.astype(np.int32)
+
+
+@gin.configurable(denylist=['name', 'num_envs', 'seed'])
+def make_atari(
+        name: str,
+        num_envs: int = 1,
+        seed: int = 0,
+        frame_skip: int = 4,
+        history: int = 4,
+        noop_max: int = 30,
+        max_episode_frames: int = 108000,
+        max_episode_frames_by_game: Optional[dict] = None,
+        terminal_on_life_loss: bool = True,
+        clip_rewards: bool = True,
+        sticky_action_probability: float = 0.0,
+        full_action_space: bool = False,
+        num_threads: int = 0,
+        true_final_screen: bool = True,
+        press_fire: bool = False) -> AtariVectorEnv:
+    """Makes an Atari environment; the defaults are the paper's training protocol (DQN's).
+
+    Args:
+      name: the game, in any spelling that `games.resolve` knows.
+      num_envs: games that step together.
+      seed: of the random streams, one for each game.
+      frame_skip: emulator frames of an agent step, the action repeated (paper, hyperparameters).
+      history: frames of a stack (paper, hyperparameters).
+      noop_max: at a game's start 0..noop_max no-op frames, uniformly, noop_max included (paper).
+      max_episode_frames: a game is truncated after so many frames, no-ops aside, rounded up to
+        whole agent steps (DQN: 108,000 = 30 minutes).
+      max_episode_frames_by_game: {game, in any spelling: frames} in place of max_episode_frames
+        (the released code: 18,000 for six games).
+      terminal_on_life_loss: terminated is set at a life loss too; the game plays on (DQN; off in
+        evaluation).
+      clip_rewards: rewards are the sign of the game's own (DQN; off in evaluation).
+      sticky_action_probability: with which an emulator frame repeats the action before; the
+        paper has none, ALE's v5 environments 0.25.
+      full_action_space: all 18 actions in place of those that have an effect in the game.
+      num_threads: of the emulators; 0 lets ALE choose.
+      true_final_screen: a finished game is played again, unseen, for the screen at game over that
+        ALE does not show; about doubles the emulators' time. Needs sticky_action_probability 0.
+      press_fire: where the game has FIRE, it is pressed for a frame before the no-ops, as ALE does
+        by default and the released code in its own way.
+
+    Raises:
+      ValueError: an unknown game, a value out of range.
+    """
+    rom = games.resolve(name)
+    frames_by_game = {games.resolve(game): frames
+                      for game, frames in (max_episode_frames_by_game or {}).items()}
+    max_episode_frames = frames_by_game.get(rom, max_episode_frames)
+    for keyword, value, least in (
+            ('num_envs', num_envs, 1), ('frame_skip', frame_skip, 1), ('history', history, 1),
+            ('noop_max', noop_max, 0), ('max_episode_frames', max_episode_frames, 1),
+            ('num_threads', num_threads, 0)):
+        if not isinstance(value, (int, np.integer)) or value < least:
+            raise ValueError(f'{keyword} must be an integer of at least {least}, got {value!r}')
+    if not 0. <= sticky_action_probability <= 1.:
+        raise ValueError('sticky_action_probability must be in 0..1, '
+                         f'got {sticky_action_probability!r}')
+    if true_final_screen and sticky_action_probability > 0.:
+        raise ValueError('true_final_screen plays games again, which sticky actions forbid: '
+                         'set true_final_screen = False or sticky_action_probability = 0')
+    return AtariVectorEnv(
+        rom, int(num_envs), seed, frame_skip=int(frame_skip), history=int(history),
+        noop_max=int(noop_max), max_episode_frames=int(max_episode_frames),
+        terminal_on_life_loss=terminal_on_life_loss, clip_rewards=clip_rewards,
+        sticky_action_probability=sticky_action_probability, full_action_space=full_action_space,
+        num_threads=int(num_threads), true_final_screen=true_final_screen, press_fire=press_fire)

@@ -1,0 +1,58 @@
+"""Names of the Atari games: as the paper prints them, in CamelCase and as ALE's ROM files."""
+
+import difflib
+import functools
+from typing import Dict, Iterable, Tuple
+
+from ale_py import roms
+
+# The paper's score table, in its spelling and order.
+ATARI_49 = (
+    'Alien', 'Amidar', 'Assault', 'Asterix', 'Asteroids', 'Atlantis', 'Bank Heist', 'Battle Zone',
+    'BeamRider', 'Bowling', 'Boxing', 'Breakout', 'Centipede', 'Chopper Command', 'Crazy Climber',
+    'Demon Attack', 'Double Dunk', 'Enduro', 'Fishing Derby', 'Freeway', 'Frostbite', 'Gopher',
+    'Gravitar', 'H.E.R.O', 'Ice Hockey', 'Jamesbond', 'Kangaroo', 'Krull', 'Kung-Fu Master',
+    "Montezuma's Revenge", 'Ms. Pacman', 'Name This Game', 'Pong', 'Private Eye', 'Q*Bert',
+    'River Raid', 'Road Runner', 'Robotank', 'Seaquest', 'Space Invaders', 'Star Gunner', 'Tennis',
+    'Time Pilot', 'Tutankham', 'Up and Down', 'Venture', 'Video Pinball', 'Wizard of Wor', 'Zaxxon')
+
+# Spellings that differ from the ROM's by more than case and punctuation.
+_ALIASES = {'montezumasrevenge': 'montezuma_revenge', 'upanddown': 'up_n_down'}
+
+
+def normalise(name: str) -> str:
+    """'Q*Bert' -> 'qbert': lower-case letters and digits only."""
+    return ''.join(c for c in name.lower() if c.isalnum())
+
+
+@functools.lru_cache(maxsize=None)
+def _roms() -> Dict[str, str]:
+    return {**{normalise(rom): rom for rom in roms.get_all_rom_ids()}, **_ALIASES}
+
+
+def atari_games() -> Tuple[str, ...]:
+    """The 49 games of the paper, in its spelling and order."""
+    return ATARI_49
+
+
+def resolve(name: str, others: Iterable[str] = ()) -> str:
+    """The ROM, as ALE names it, of a game in any spelling; opens no file and no emulator.
+
+    Args:
+      name: 'Ms. Pacman', 'MsPacman', 'ms_pacman', ...
+      others: further names worth suggesting.
+
+    Raises:
+      ValueError: no such game; one line with the nearest names.
+    """
+    rom = _roms().get(normalise(name)) if isinstance(name, str) else None
+    if rom is not None:
+        return rom
+    camel = {rom: ''.join(word.capitalize() for word in rom.split('_')) for rom in _roms().values()}
+    camel.update((_roms()[normalise(game)], game) for game in ATARI_49)
+    shown = {normalise(known): known for known in (*camel.values(), *others)}
+    wanted = normalise(str(name))
+    near = (difflib.get_close_matches(wanted, shown, n=3, cutoff=0.65)
+            or difflib.get_close_matches(wanted, shown, n=1, cutoff=0.))
+    raise ValueError(f'unknown environment {name!r}; did you mean '
+                     + ' or '.join(repr(shown[key]) for key in near) + '?')

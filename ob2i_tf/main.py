@@ -1,0 +1,104 @@
+"""Trains an agent by a gin configuration.
+
+  python run_experiment.py --gin_files=ob2i_atari.gin
+  python run_experiment.py --gin_files=ob2i_atari.gin \
+      --gin_bindings="make_environment.name = 'Pong'" --gin_bindings='Runner.seed = 3'
+
+Gin files are found as given, or in the project's folder gin/. Run again, it goes on from the newest
+checkpoint in the run's folder. Exit status: 0 the run is complete, 1 it could not go on, 2 its
+configuration or the command line is wrong.
+"""
+
+import os
+import re
+import sys
+
+from absl import flags
+
+from ob2i_tf import allocator, config
+from ob2i_tf.errors import ConfigError, UserError
+
+
+def _flag_values():
+    values = flags.FlagValues()
+    flags.DEFINE_multi_string(
+        'gin_files', [], 'A gin file; given again, later ones override.', flag_values=values
+    )
+    flags.DEFINE_multi_string(
+        'gin_bindings', [], 'A binding in gin syntax, over those of the files.', flag_values=values
+    )
+    flags.DEFINE_string(
+        'base_dir',
+        None,
+        "The run's folder; by default runs/<last gin file>/<task>/seed<seed>.",
+        flag_values=values,
+    )
+    flags.DEFINE_boolean('help', False, 'Shows this.', flag_values=values)
+    return values
+
+
+def _parse_flags(argv):
+    values = _flag_values()
+    try:
+        rest = values(argv)[1:]
+    except flags.Error as error:
+        raise ConfigError(error) from None
+    if values.help:
+        return values
+    if rest:
+        raise ConfigError(
+            f'unexpected argument {rest[0]!r}: gin files are given as --gin_files=FILE'
+        )
+    if not values.gin_files:
+        raise ConfigError(f'no --gin_files given; there are {", ".join(config.available())}')
+    return values
+
+
+def default_base_dir(gin_file, task, seed):
+    """runs/<config>/<task>/seed<seed>, with names that any file system takes."""
+    name = os.path.splitext(os.path.basename(gin_file))[0]
+    return os.path.join('runs', name, re.sub(r'[^A-Za-z0-9_-]+', '_', task), f'seed{seed}')
+
+
+def _construct(runner, base_dir):
+    """The runner; what the project's own constructors reject is the configuration's fault."""
+    try:
+        return runner(base_dir=base_dir)
+    except ValueError as error:
+        traceback = error.__traceback__
+        while traceback.tb_next:
+            traceback = traceback.tb_next
+        if traceback.tb_frame.f_globals.get('__name__', '').startswith('ob2i_tf.'):
+            raise ConfigError(error) from error
+        raise
+
+
+def _run(argv):
+    values = _parse_flags(argv)
+    if values.help:
+        print(__doc__, values.get_help(), sep='\n')
+        return
+    layers = config.read(values.gin_files, values.gin_bindings)  # Before seconds of imports.
+    os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '1')
+    allocator.keep_freed_memory()
+
+    from ob2i_tf import runner  # Imports TensorFlow, and all that registers configurables.
+
+    config.apply(layers)
+    base_dir = values.base_dir or default_base_dir(
+        values.gin_files[-1], config.value('make_environment.name'), config.value('Runner.seed')
+    )
+    _construct(runner.Runner, base_dir).run()
+
+
+def main(argv=None):
+    """Runs the command line; returns the exit status."""
+    try:
+        _run(sys.argv if argv is None else argv)
+    except UserError as error:
+        # gin adds lines that say which configurable was being called.
+        message = str(error).partition('\n  In call to configurable')[0]
+        sys.stdout.flush()
+        print('error:', ' '.join(message.split()), file=sys.stderr, flush=True)
+        return 2 if isinstance(error, ConfigError) else 1
+    return 0

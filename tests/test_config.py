@@ -1,0 +1,373 @@
+"""The gin layer: what is wrong is said, and config.gin alone is the run."""
+
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+from typing import Callable, Literal, Optional, Sequence, Tuple, Union
+
+import gin
+import pytest
+
+from ob2i_tf import config
+from ob2i_tf.errors import ConfigError
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+@gin.configurable(module='config_test')
+def decay(step, rate: float = 0.5):
+    return rate**step
+
+
+@gin.configurable(module='config_test')
+class Early:
+    def __init__(
+        self, network, beta: float = 0.5, greedy: Literal['initial', 'updated'] = 'initial'
+    ):
+        self.beta, self.greedy = beta, greedy
+
+
+@gin.configurable(module='config_test')
+class Late:
+    def __init__(self, network, double_q: bool = False, bonus=None):
+        self.double_q, self.bonus = double_q, bonus
+
+
+@gin.configurable(module='config_test')
+class Bonus:
+    def __init__(self, weight: float = 1.0, **kwargs):
+        self.weight = weight
+
+
+@gin.configurable(module='config_test', denylist=['seed'])
+class Store:
+    def __init__(self, capacity: int = 100, seed: int = 0, unit=float('inf')):
+        self.capacity = capacity
+
+
+@gin.configurable(module='config_test')
+class Trial:
+    def __init__(
+        self,
+        base_dir,
+        seed: int = 0,
+        update: Callable = Early,
+        schedule: Callable = decay,
+        layers: Sequence[Tuple[int, int]] = ((32, 8),),
+        name: Optional[str] = None,
+        size: Union[int, str] = 1,
+        tags=(),
+    ):
+        self.seed, self.update, self.layers = seed, update, layers
+
+
+@gin.configurable(module='config_test')
+class Picky:
+    def __init__(self, needed: int = gin.REQUIRED):
+        self.needed = needed
+
+
+@gin.configurable(module='config_test')
+class EnvironmentTrial:
+    def __init__(self, seed: int = 0):
+        self.seed = seed
+
+
+config.uses('Trial', 'Store', 'test/Store')
+config.uses('EnvironmentTrial', 'make_environment')
+
+
+@pytest.fixture(autouse=True)
+def clean_gin():
+    yield
+    gin.clear_config()
+
+
+def load(*bindings, files=(), root='Trial'):
+    config.load(files, bindings, roots=(root,))
+
+
+def resolved(root='Trial'):
+    return config.resolved_config(roots=(root,))
+
+
+def write(folder, name, text):
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return str(path)
+
+
+def test_bindings_reach_gin():
+    load('Trial.seed = 3', 'rate = .25', 'decay.rate = %rate', 'Trial.layers = [(1, 2), (3, 4)]')
+    trial = Trial('x')
+    assert trial.seed == 3
+    assert trial.layers == [(1, 2), (3, 4)]
+    assert decay(2) == 0.0625
+    assert config.value('Trial.seed', roots=('Trial',)) == 3
+    assert config.value('decay.rate', roots=('Trial',)) == 0.25
+    assert config.value('Early.beta', roots=('Trial',)) == 0.5
+
+
+def test_block_syntax_and_scopes():
+    load('Trial:\n  seed = 2\n  update = @slow/Early\n', 'slow/Early.beta = .75', 'Early.beta = .5',
+         'test/Store.capacity = 7')  # fmt: skip
+    assert Trial('x').update(None).beta == 0.75
+    assert Early(None).beta == 0.5
+    with gin.config_scope('test'):
+        assert Store().capacity == 7
+    assert Store().capacity == 100
+    assert 'slow/Early.beta = 0.75' in resolved()
+
+
+WRONG = [
+    ('Trial.sed = 1', "no parameter 'sed' (did you mean 'seed'?)"),
+    ('Trail.seed = 1', "nothing is called 'Trail' (did you mean 'Trial'"),
+    ('trial.seed = 1', "nothing is called 'trial' (did you mean 'Trial'"),
+    ('Trial.update = @Earli', "nothing is called 'Earli' (did you mean 'Early'"),
+    ('Trial.base_dir = "x"', 'cannot be bound'),
+    ('Early.network = 1', 'cannot be bound'),
+    ('Store.seed = 1', 'cannot be bound'),
+    ('Trial.seed = 1e3', 'expected int, got 1000.0 (write 1000)'),
+    ('Trial.seed = 1.5', 'expected int, got 1.5'),
+    ('Trial.seed = True', 'expected int, got True'),
+    ("Trial.seed = '1'", "expected int, got '1'"),
+    ('Trial.seed = None', 'expected int, got None'),
+    ('Trial.seed = @decay', 'expected int, got @decay'),
+    ('Early.beta = True', 'expected float, got True'),
+    ("Early.greedy = 'initail'", "got 'initail' (did you mean 'initial'?)"),
+    ('Trial.update = 5', 'expected a reference, @name, got 5'),
+    ('Trial.layers = 5', 'expected Sequence'),
+    ("Trial.layers = '32'", 'expected Sequence'),
+    ('Trial.layers = [(1, 2, 3)]', 'expected Sequence'),
+    ('Trial.layers = [(1, 2.)]', 'expected Sequence'),
+    ('Trial.name = 3', 'expected str or None, got 3'),
+    ('Trial.size = 1.', 'expected int or str, got 1.0'),
+    ('Trial.tags = 2j', 'gin cannot express'),
+    ('Trial.tags = 1e999', 'gin cannot express'),
+    ('Trial.seed = %sed', "macro 'sed' is not defined"),
+    ('sed = 3', 'a macro that nothing in this run uses'),
+    ('a = %b\nb = %a\nTrial.seed = %a', 'stands for itself'),
+    ('Late.double_q = True', 'nothing in this run uses Late'),
+    ('tset/Store.capacity = 3', "enters the scope 'tset' (did you mean 'test'?)"),
+    ('Trial.update = @Late\nLate.bonus = @Bonus()\nBonus.wieght = 1', "(did you mean 'weight'?)"),
+    ('Trial.seed = %gin.REQUIRED', 'Trial.seed has to be bound'),
+    ('Trial.seed', 'not gin syntax'),
+    ('Trial.seed =', 'not gin syntax'),
+    ('Trial.seed = [1', 'not gin syntax'),
+    ('Trial.seed = 1 2', 'not gin syntax'),
+    ('Trial.name = Breakout', "'Breakout' is no value (a text needs quotes)"),
+    ('Trial.tags = {[1]: 2}', 'not gin syntax'),
+    ('Trial:\nseed = 1', 'not gin syntax'),
+    ('import no_such_module_here', 'no_such_module_here'),
+    ('from __gin__ import dynamic_registration', 'only `import module`'),
+    ("include 'no.gin'", "gin file 'no.gin' not found"),
+]
+
+
+@pytest.mark.parametrize('binding, message', WRONG)
+def test_wrong_bindings(binding, message):
+    with pytest.raises(ConfigError) as error:
+        load(binding)
+    assert message in str(error.value)
+    assert str(error.value).startswith(f'--gin_bindings={binding!r}')
+
+
+@pytest.mark.parametrize('binding, message', WRONG)
+def test_wrong_files_are_named_with_the_line(tmp_path, binding, message):
+    path = write(tmp_path, 'wrong.gin', f'# A comment.\nTrial.size = 2\n{binding}\n')
+    with pytest.raises(ConfigError) as error:
+        load(files=[path])
+    assert message in str(error.value)
+    assert re.search(r'wrong\.gin:[3-6]: ', str(error.value))
+
+
+@pytest.mark.parametrize('binding', [
+    'Early.beta = 1', "Trial.name = 'a'", 'Trial.name = None', "Trial.size = 'big'",
+    'Trial.layers = ()', 'Trial.seed = -1', 'Trial.tags = {"a": [1, (2,), None]}',
+    'Trial.schedule = @decay', 'config_test.Trial.seed = 1', 'Trial.tags = (@Bonus(), @Late)',
+    'Trial.seed = 1  # a comment', 'seed/macro.value = 2\nTrial.seed = %seed',
+    'Trial.seed = 1\nTrial.seed = 2',
+])  # fmt: skip
+def test_right_bindings(binding):
+    load(binding)
+    text = resolved()
+    load(text)
+    assert resolved() == text
+
+
+def test_required_parameters():
+    with pytest.raises(ConfigError, match='Picky.needed has to be bound'):
+        load(root='Picky')
+    load('Picky.needed = 3', root='Picky')
+    assert Picky().needed == 3
+
+
+def test_files_override_each_other_and_include(tmp_path):
+    write(tmp_path, 'base/base.gin', 'Trial.seed = 1\nTrial.size = 1\nEarly.beta = .1\n')
+    row = write(tmp_path, 'row.gin', "include 'base/base.gin'\nTrial.seed = 2\nEarly.beta = .2\n")
+    other = write(tmp_path, 'other.gin', 'Trial.seed = 3')
+    load('Early.beta = .4', files=[row, other])
+    assert Trial('x').seed == 3
+    assert Early(None).beta == 0.4
+    loop = write(tmp_path, 'loop.gin', "include 'loop.gin'")
+    with pytest.raises(ConfigError, match=r'loop\.gin:1: .*includes itself'):
+        load(files=[loop])
+    (tmp_path / 'binary.gin').write_bytes(b'\xff\xfe\x00')
+    with pytest.raises(ConfigError, match='cannot be read'):
+        load(files=[str(tmp_path / 'binary.gin')])
+    with pytest.raises(ConfigError, match='not found'):
+        load(files=[str(tmp_path)])
+
+
+def test_unused_bindings_of_a_replaced_part(tmp_path):
+    """What a file bound may be replaced; what a flag binds has to be used in the end."""
+    early = write(tmp_path, 'early.gin',
+                  'beta = .9\nTrial.update = @Early\nEarly.beta = %beta\n')  # fmt: skip
+    load('Trial.update = @Late', files=[early])
+    assert 'Early' not in resolved()
+    late = write(tmp_path, 'late.gin', f'include {early!r}\nTrial.update = @Late\n')
+    load(files=[late])
+    for binding in ('Early.beta = .3', 'beta = .3'):
+        with pytest.raises(ConfigError, match='nothing in this run uses'):
+            load('Trial.update = @Late', binding, files=[early])
+    never = write(tmp_path, 'never.gin', 'Late.double_q = True')
+    with pytest.raises(ConfigError, match='never.gin:1: Late.double_q: nothing in this run uses'):
+        load(files=[never])
+    load('Trial.update = @Late', files=[never])
+    assert Late(None).double_q
+
+
+def test_reachable_through_macros_and_containers():
+    load('part = [{"a": @Late()}]', 'Trial.tags = %part', 'Late.double_q = True',
+         'Late.bonus = @Bonus', 'Bonus.weight = 2')  # fmt: skip
+    assert 'Bonus.weight = 2' in resolved()
+    assert "Trial.tags = [{'a': @Late()}]" in resolved()
+
+
+def test_environment_names_and_keywords():
+    with pytest.raises(ConfigError, match='make_environment.name is not bound'):
+        load(root='EnvironmentTrial')
+    with pytest.raises(ConfigError) as error:
+        load("make_environment.name = 'Braekout'", root='EnvironmentTrial')
+    assert 'make_environment.name' in str(error.value) and 'reakout' in str(error.value)
+    assert '\n' not in str(error.value)
+    name = "make_environment.name = 'Q*Bert'"
+    with pytest.raises(ConfigError, match=r'frame_skp.*did you mean .*frame_skip'):
+        load(name, 'make_environment.frame_skp = 1', root='EnvironmentTrial')
+    with pytest.raises(ConfigError, match='expected int'):
+        load(name, 'make_environment.frame_skip = 1e0', root='EnvironmentTrial')
+    with pytest.raises(ConfigError, match='cannot be bound'):
+        load(name, 'make_environment.seed = 1', root='EnvironmentTrial')
+    # Two spellings of one setting: the last one counts.
+    load(name, 'make_atari.noop_max = 3', 'make_environment.noop_max = 5', root='EnvironmentTrial')
+    assert 'make_atari.noop_max = 5' in resolved('EnvironmentTrial')
+    load(name, 'make_environment.noop_max = 5', 'make_atari.noop_max = 3', root='EnvironmentTrial')
+    text = resolved('EnvironmentTrial')
+    assert 'make_atari.noop_max = 3' in text
+    load(text, root='EnvironmentTrial')
+    assert resolved('EnvironmentTrial') == text
+
+
+def test_resolved_config_holds_defaults_and_nothing_else():
+    load('Trial.seed = 4', 'test/Store.capacity = 5', 'Early.greedy = "updated"')
+    text = resolved()
+    assert text == (
+        'decay.rate = 0.5\n\n'
+        "Early.beta = 0.5\nEarly.greedy = 'updated'\n\n"
+        'Store.capacity = 100\n\n'
+        'test/Store.capacity = 5\n\n'
+        'Trial.layers = ((32, 8),)\nTrial.name = None\nTrial.schedule = @decay\nTrial.seed = 4\n'
+        'Trial.size = 1\nTrial.tags = ()\nTrial.update = @Early\n'
+    )
+    load(text)
+    assert resolved() == text
+    gin.clear_config()
+    gin.parse_config(text + 'x = 1\nTrial.size = %x')  # gin's own parser takes it too.
+    assert resolved() == text
+
+
+def test_imports_are_repeated(tmp_path, monkeypatch):
+    write(tmp_path, 'my_parts.py',
+          'import gin\n@gin.configurable\ndef mine(step, power: int = 2):\n  return 0\n')  # fmt: skip
+    monkeypatch.syspath_prepend(tmp_path)
+    load('import my_parts', 'Trial.schedule = @mine', 'mine.power = 3')
+    text = resolved()
+    assert text.startswith('import my_parts\n') and 'mine.power = 3' in text
+    load(text)
+    assert resolved() == text
+
+
+def test_mutated_bindings_end_in_a_config_or_a_config_error():
+    seeds = [binding for binding, _ in WRONG] + [
+        'Trial.seed = 3', 'test/Store.capacity = 3', 'x = 3\nTrial.seed = %x',
+        "Trial.layers = ((32, 8), (64, 4))\nTrial.name = 'a'", 'Trial.update = @test/Late',
+        'Trial:\n  seed = 1\n  size = 2\n',
+    ]  # fmt: skip
+    rng = random.Random(0)
+    alphabet = '@%()[]{}.,:/=\'"\\\n \t#-+0123456789eEjxTrialseed_$?!;*\x00\xe9'
+    outcomes = {True: 0, False: 0}
+    for _ in range(800):
+        text = rng.choice(seeds)
+        for _ in range(rng.randint(1, 4)):
+            at = rng.randrange(len(text) + 1)
+            cut = at + rng.choice([0, 0, 1, 3])
+            text = (
+                text[:at] + rng.choice(['', rng.choice(alphabet), rng.choice(seeds)]) + text[cut:]
+            )
+        if 'import' in text:
+            continue
+        try:
+            load(text)
+        except ConfigError as error:
+            assert str(error)
+            outcomes[False] += 1
+        else:
+            load(resolved())
+            outcomes[True] += 1
+    assert min(outcomes.values()) > 20
+
+
+def run(*arguments, cwd=ROOT):
+    hidden = ('TF_USE_LEGACY_KERAS', 'PYTHONPATH')
+    environment = {k: v for k, v in os.environ.items() if k not in hidden}
+    start = time.monotonic()
+    done = subprocess.run([sys.executable, os.path.join(ROOT, 'run_experiment.py'), *arguments],
+                          cwd=cwd, env=environment, capture_output=True, text=True)  # fmt: skip
+    done.seconds = time.monotonic() - start
+    done.last = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else ''
+    return done
+
+
+ATARI = '--gin_files=ob2i_atari.gin'
+
+
+@pytest.mark.parametrize('arguments, parts', [
+    ([], ['no --gin_files given', 'ob2i_atari.gin']),
+    (['ob2i_atari.gin'], ['unexpected argument', 'ob2i_atari.gin']),
+    ([ATARI, '--gin_binding=Runner.seed=1'], ['gin_binding']),
+    (['--gin_files=ob2i_atri.gin'], ['ob2i_atri.gin', 'not found', 'ob2i_atari.gin']),
+    ([ATARI, '--gin_bindings=Runner.seed = '], ['Runner.seed', 'not gin syntax']),
+    ([ATARI, '--gin_bindings=Runner.sed = 1'], ['Runner.sed', "did you mean 'seed'"]),
+    ([ATARI, '--gin_bindings=Runner.num_iterations = 1e3'], ['Runner.num_iterations', 'write 1000']),
+    ([ATARI, '--gin_bindings=Runner.num_iterations = -1'], ['Runner.num_iterations']),
+    ([ATARI, '--gin_bindings=make_environment.name = "Braekout"'], ['make_environment.name', 'reakout']),
+    ([ATARI, '--gin_bindings=TransitionUpdate.double_q = True'], ['TransitionUpdate.double_q']),
+])  # fmt: skip
+def test_a_wrong_command_line_ends_with_one_line(tmp_path, arguments, parts):
+    done = run(*arguments, f'--base_dir={tmp_path}/run', cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert done.last.startswith('error: ')
+    assert all(part in done.last for part in parts), done.last
+    assert 'Traceback' not in done.stderr
+    assert done.seconds < 60
+    assert not (tmp_path / 'run' / 'train.csv').exists()
+
+
+def test_help():
+    done = run('--help')
+    assert done.returncode == 0
+    assert '--gin_files' in done.stdout and 'ob2i_atari.gin' in done.stdout
