@@ -162,33 +162,27 @@ def _read_file(name, layers, including, where=''):
 
 def _read_text(text, layers, where, including=()):
     """Parses gin syntax and appends bindings to the last layer."""
-    line = 1
+    parser = None
     try:
         parser = config_parser.ConfigParser(text, _Delegate())
         # Not iterated over: an early end of the tokens would look like the end of the text.
         while (statement := parser.parse_statement()) is not None:
-            line = statement.location.line_num
+            at = where(statement.location.line_num)
             if isinstance(statement, config_parser.BindingStatement):
-                layers[-1].append(_binding(statement, where(line)))
+                layers[-1].append(_binding(statement, at))
             elif isinstance(statement, config_parser.IncludeStatement):
-                _read_file(statement.filename, layers, including, where(line) + ': ')
+                _read_file(statement.filename, layers, including, f'{at}: ')
                 layers.append([])
             elif isinstance(statement, config_parser.ImportStatement):
-                layers[-1].append(_Import(statement, where(line)))
-    except SyntaxError as error:
-        at = error.args[1] if len(error.args) > 1 else None
-        line = at[1] if isinstance(at, tuple) and len(at) > 1 and at[1] else line
-        content = at[3].strip() if isinstance(at, tuple) and len(at) > 3 and at[3] else ''
-        reason = ' '.join(str(error.args[0]).split())
+                layers[-1].append(_Import(statement, at))
+    except (
+        *(SyntaxError, tokenize.TokenError, StopIteration),
+        *(ValueError, TypeError, IndexError, RecursionError),  # gin's parser is not that careful.
+    ) as error:
+        reason = ' '.join(str(error.args[0] if error.args else 'unexpected end').split())
         if 'Failed to parse token' in reason:
             reason = f'{reason.rpartition(" token ")[2]} is no value (a text needs quotes)'
-        raise ConfigError(
-            f'{where(line)}: not gin syntax: {reason}' + f' in {content!r}' * bool(content)
-        ) from None
-    except tokenize.TokenError as error:
-        raise ConfigError(f'{where(line)}: not gin syntax: {error.args[0]}') from None
-    except (StopIteration, RecursionError, TypeError, ValueError, IndexError) as error:
-        reason = ' '.join(str(error).split()) or 'unexpected end'
+        line = parser.current_token.start[0] if parser and parser.current_token else 1
         raise ConfigError(f'{where(line)}: not gin syntax: {reason}') from None
 
 
@@ -464,8 +458,11 @@ def _short(selector):
 
 
 def _selector(name):
-    """The full name of a configurable; the caller has made sure that there is just one."""
-    return gin.config._REGISTRY.matching_selectors(name)[0]
+    """The full name of a configurable; KeyError if there is none or more than one."""
+    selectors = _REGISTRY.matching_selectors(name)
+    if len(selectors) != 1:
+        raise KeyError(f'{name!r} is the name of {len(selectors)} configurables')
+    return selectors[0]
 
 
 def _check_names(binding):

@@ -13,7 +13,7 @@ import os
 import re
 import sys
 
-from absl import flags
+from absl import flags, logging
 
 from ob2i_tf import allocator, config
 from ob2i_tf.errors import ConfigError, UserError
@@ -79,8 +79,10 @@ def _run(argv):
         print(__doc__, values.get_help(), sep='\n')
         return
     layers = config.read(values.gin_files, values.gin_bindings)  # Before seconds of imports.
-    os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '1')
     allocator.keep_freed_memory()
+    os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+    logging.use_absl_handler()
+    logging.set_verbosity(logging.INFO)
 
     from ob2i_tf import runner  # Imports TensorFlow, and all that registers configurables.
 

@@ -176,7 +176,8 @@ class Runner:
             with tqdm.tqdm(
                 total=self._num_iterations * self._training_steps * self._frames_per_step,
                 initial=self._agent.agent_steps * self._frames_per_step,
-                unit='frames', unit_scale=True, mininterval=1, dynamic_ncols=True,
+                unit='frames', unit_scale=True, dynamic_ncols=True,
+                mininterval=1 if sys.stderr.isatty() else 60,  # Seconds; a log is not a screen.
             ) as self._progress:  # fmt: skip
                 while self._iteration < self._num_iterations:
                     self._train()

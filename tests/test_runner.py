@@ -2,11 +2,11 @@
 
 import csv
 import json
+import multiprocessing
 import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -15,9 +15,8 @@ import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from ob2i_tf import checkpoint, metrics
+from ob2i_tf import checkpoint, main, metrics
 
-ROOT = Path(__file__).resolve().parents[1]
 SETTINGS = {
     'Runner.num_iterations': 4,
     'Runner.training_steps': 200,
@@ -32,36 +31,53 @@ SETTINGS = {
 }
 
 
-def command(base_dir, **settings):
+# Each run is a process of its own, forked from one that has imported TensorFlow but not used it.
+PROCESSES = multiprocessing.get_context('forkserver')
+PROCESSES.set_forkserver_preload(['ob2i_tf.runner'])
+
+
+def arguments(base_dir, **settings):
     settings = {**SETTINGS, **{name.replace('__', '.'): v for name, v in settings.items()}}
     return [
-        sys.executable, str(ROOT / 'run_experiment.py'), '--gin_files=ob2i_atari.gin',
-        f'--base_dir={base_dir}', *(f'--gin_bindings={n} = {v}' for n, v in settings.items()),
+        'run_experiment.py', '--gin_files=ob2i_atari.gin', f'--base_dir={base_dir}',
+        *(f'--gin_bindings={name} = {value}' for name, value in settings.items()),
     ]  # fmt: skip
 
 
-def run(base_dir, status=0, **settings):
+def in_process(argv, output):
+    """What a fresh process does: the command line, with stderr in a file."""
+    os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+    sys.exit(main.main(argv))
+
+
+def start(argv, output=os.devnull):
+    process = PROCESSES.Process(target=in_process, args=(argv, str(output)))
+    process.start()
+    return process
+
+
+def run(base_dir, status=0, argv=None, **settings):
     """Runs to the end; returns what it printed."""
-    result = subprocess.run(
-        command(base_dir, **settings), capture_output=True, text=True, timeout=300
-    )
-    assert result.returncode == status, result.stderr[-3000:]
-    return result.stderr
+    output = Path(f'{base_dir}.stderr')
+    process = start(argv or arguments(base_dir, **settings), output)
+    process.join(timeout=300)
+    process.kill()
+    assert process.exitcode == status, output.read_text()[-3000:]
+    return output.read_text()
 
 
 def start_and_stop(base_dir, number, when, **settings):
     """Starts a run and sends it a signal as soon as `when()`; returns its exit status."""
-    process = subprocess.Popen(
-        command(base_dir, **settings), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    process = start(arguments(base_dir, **settings))
     try:
         deadline = time.monotonic() + 120
         while not when():
-            assert process.poll() is None, 'the run ended before it was to be stopped'
+            assert process.is_alive(), 'the run ended before it was to be stopped'
             assert time.monotonic() < deadline
             time.sleep(0.005)
-        process.send_signal(number)
-        return process.wait(timeout=120)
+        os.kill(process.pid, number)
+        process.join(timeout=120)
+        return process.exitcode
     finally:
         process.kill()
 
@@ -146,11 +162,8 @@ def test_tensorboard_shows_each_iteration_once(straight):
 
 def test_the_saved_config_alone_reproduces_the_run(straight, tmp_path):
     base_dir, _ = straight
-    subprocess.run(
-        [sys.executable, str(ROOT / 'run_experiment.py'),
-         f'--gin_files={base_dir / "config.gin"}', f'--base_dir={tmp_path / "again"}'],
-        check=True, capture_output=True, cwd=tmp_path, timeout=300,
-    )  # fmt: skip
+    files = f'--gin_files={base_dir / "config.gin"}'
+    run(tmp_path / 'again', argv=['run', files, f'--base_dir={tmp_path / "again"}'])
     assert all_rows(tmp_path / 'again') == all_rows(base_dir)
     assert (tmp_path / 'again' / 'config.gin').read_text() == (base_dir / 'config.gin').read_text()
 
@@ -279,17 +292,14 @@ def test_another_configuration_in_the_folder_is_refused(straight):
 
 def test_a_second_process_in_the_folder_is_refused(straight, tmp_path):
     other = tmp_path / 'run'
-    process = subprocess.Popen(
-        command(other), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    process = start(arguments(other))
     try:
         while not lines_of(other):
-            assert process.poll() is None
+            assert process.is_alive()
             time.sleep(0.05)
         assert 'another process is running' in run(other, status=1).strip().splitlines()[-1]
     finally:
         process.kill()
-        process.wait()
 
 
 @pytest.mark.skipif(os.path.exists('/dev/nvidia0'), reason='there is a GPU')

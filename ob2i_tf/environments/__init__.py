@@ -1,7 +1,7 @@
 """Environments, all of them Gymnasium vector environments made by `make`.
 
-Each resets a finished game within the step that ends it (SAME_STEP) and gives dense arrays in `info`:
-raw_rewards [N], game_over [N] (the game was reset: obs[i] opens the next one) and final_obs
+Each resets a finished game within the step that ends it (SAME_STEP) and gives dense arrays in
+`info`: raw_rewards [N], game_over [N] (the game was reset: obs[i] opens the next one) and final_obs
 [N, *stack] (what this step really led to; equal to obs[i] where the game goes on).
 """
 
@@ -15,14 +15,14 @@ import gymnasium
 
 from ob2i_tf.environments import games
 from ob2i_tf.environments.atari import make_atari
-from ob2i_tf.environments.games import ATARI_49, atari_games
+from ob2i_tf.environments.games import ATARI_49, atari_games  # noqa: F401
 
-# What is not an Atari game, by name. A builder is called as builder(name, num_envs, seed, **keywords).
+# What is not an Atari game, by name; called as builder(name, num_envs=, seed=, **keywords).
 BUILDERS: Dict[str, Callable[..., gymnasium.vector.VectorEnv]] = {}
 
 
 def builder_of(name: str) -> Callable[..., gymnasium.vector.VectorEnv]:
-    """The configurable that makes `name`; ValueError, one line with the nearest names, if none does."""
+    """The configurable that makes `name`; if none does, a one-line ValueError with near names."""
     for known, builder in BUILDERS.items():
         if isinstance(name, str) and games.normalise(name) == games.normalise(known):
             return builder

@@ -189,7 +189,7 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
         final_obs = self._observations(stacks)
 
         if truncated.any():
-            # The limit is kept here because ALE's own cuts inside an agent step, with a stale screen.
+            # Kept here because ALE's own limit cuts inside an agent step and shows a stale screen.
             frames, info = self._env.reset(options={'reset_mask': truncated})
             frames = frames[:, 0]
             resets_at = info['frame_number'] - info['episode_frame_number']

@@ -131,8 +131,8 @@ def test_every_step_and_every_last_screen_is_the_emulators():
     with warnings.catch_warnings():
         warnings.simplefilter('error')
         for game, num_envs, num_games in (
-            ('Breakout', 3, 7), ('Seaquest', 1, 5), ('Q*Bert', 1, 2), ('Space Invaders', 1, 1),
-            ('Asterix', 2, 3), ('Amidar', 1, 1), ('Up and Down', 1, 2), ('Gravitar', 1, 1),
+            ('Breakout', 3, 5), ('Seaquest', 1, 5), ('Q*Bert', 1, 1), ('Space Invaders', 1, 1),
+            ('Asterix', 2, 3), ('Amidar', 1, 1), ('Up and Down', 1, 1), ('Gravitar', 1, 1),
             ('Pong', 1, 1),
         ):  # fmt: skip
             frames, scores = play_beside_mirrors(game, num_envs, seed=3, num_games=num_games)
@@ -209,7 +209,7 @@ def test_truncation_resets_only_its_own_game_and_keeps_later_endings_true():
     num_envs, limit = 3, 680  # frames
     env = environments.make('Breakout', num_envs, 6, max_episode_frames=limit)
     mirrors = [Mirror('Breakout', s) for s in ale_seeds(6, num_envs)]
-    obs, info = env.reset()
+    _, info = env.reset()
     lengths, kinds = np.zeros(num_envs, int), []
     for i, mirror in enumerate(mirrors):
         mirror.begin(int(info['episode_frames'][i]))
@@ -217,7 +217,7 @@ def test_truncation_resets_only_its_own_game_and_keeps_later_endings_true():
     for step in range(650):
         actions = rng.integers(4, size=num_envs)
         actions[step % num_envs] = 0
-        obs, _, terminated, truncated, info = env.step(actions)
+        _, _, _, truncated, info = env.step(actions)
         lengths += 1
         for i, mirror in enumerate(mirrors):
             _, screen, _ = mirror.step(int(actions[i]))
@@ -424,6 +424,20 @@ def test_sticky_actions_forbid_the_true_final_screen():
         if info['game_over'][0]:
             break
     assert info['game_over'][0]
+
+
+def test_a_game_that_cannot_be_played_again_is_said_once():
+    env = environments.make('Breakout', seed=1)
+    env.reset()
+    games, rng = 0, np.random.default_rng(0)
+    with pytest.warns(UserWarning, match='differently') as caught:
+        while games < 2:
+            before = env._stacks[0, ..., -1]
+            info = env.step(rng.integers(4, size=1))[4]
+            env._actions[0][:-1] = [0] * len(env._actions[0][:-1])  # It remembers wrongly.
+            games += info['game_over'][0]
+    assert len(caught) == 1
+    np.testing.assert_array_equal(info['final_obs'][0, ..., -1], before)
 
 
 def test_gin_binds_the_environment_and_records_its_defaults(clean_gin):
