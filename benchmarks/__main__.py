@@ -26,7 +26,15 @@ import psutil  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
 from ob2i_tf import (  # noqa: E402
-    acting, bonuses, config, environments, networks, replay, targets, types, updates,
+    acting,
+    bonuses,
+    config,
+    environments,
+    networks,
+    replay,
+    targets,
+    types,
+    updates,
 )  # fmt: skip
 from ob2i_tf.learner import QLearner  # noqa: E402
 from ob2i_tf.runner import Runner  # noqa: E402

@@ -13,12 +13,13 @@ _LEGACY_KERAS = 'TF_USE_LEGACY_KERAS'
 
 
 def _select_keras_2():
-  chosen = os.environ.get(_LEGACY_KERAS, '').lower() in ('1', 'true')
-  if 'tensorflow' in sys.modules and not chosen:
-    raise ImportError(
-        'ob2i_tf needs Keras 2, but TensorFlow was imported before it with Keras 3: import '
-        f'ob2i_tf first, or set {_LEGACY_KERAS}=1 before importing TensorFlow.')
-  os.environ[_LEGACY_KERAS] = '1'
+    chosen = os.environ.get(_LEGACY_KERAS, '').lower() in ('1', 'true')
+    if 'tensorflow' in sys.modules and not chosen:
+        raise ImportError(
+            'ob2i_tf needs Keras 2, but TensorFlow was imported before it with Keras 3: import '
+            f'ob2i_tf first, or set {_LEGACY_KERAS}=1 before importing TensorFlow.'
+        )
+    os.environ[_LEGACY_KERAS] = '1'
 
 
 _select_keras_2()

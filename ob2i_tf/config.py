@@ -23,7 +23,6 @@ import typing
 
 import gin
 from gin import config_parser
-
 from ob2i_tf import resources
 from ob2i_tf.errors import ConfigError
 

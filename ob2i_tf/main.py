@@ -9,10 +9,12 @@ checkpoint in the run's folder. Exit status: 0 the run is complete, 1 it could n
 configuration or the command line is wrong.
 """
 
+import logging as python_logging
 import os
 import re
 import sys
 
+import tqdm
 from absl import flags, logging
 
 from ob2i_tf import allocator, config
@@ -73,6 +75,21 @@ def _construct(runner, base_dir):
         raise
 
 
+class _AboveProgress(python_logging.Handler):
+    """Writes log lines above the progress line, not into it."""
+
+    def emit(self, record):
+        tqdm.tqdm.write(self.format(record), file=sys.stderr)
+
+
+def _set_up_logging():
+    handler = _AboveProgress()
+    handler.setFormatter(logging.PythonFormatter())
+    handler.addFilter(lambda record: record.module != 'functional_saver')  # TensorFlow's timings.
+    python_logging.getLogger().handlers = [handler]
+    logging.set_verbosity(logging.INFO)
+
+
 def _run(argv):
     values = _parse_flags(argv)
     if values.help:
@@ -81,8 +98,7 @@ def _run(argv):
     layers = config.read(values.gin_files, values.gin_bindings)  # Before seconds of imports.
     allocator.keep_freed_memory()
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
-    logging.use_absl_handler()
-    logging.set_verbosity(logging.INFO)
+    _set_up_logging()
 
     from ob2i_tf import runner  # Imports TensorFlow, and all that registers configurables.
 

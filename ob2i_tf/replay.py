@@ -6,22 +6,28 @@ array: so adding is one copy, reading is an alias, and a stack is a slice.
 """
 
 import bisect
+import contextlib
 import hashlib
+import io
 import json
 import math
 import mmap
 import os
 import uuid
+import warnings
 import zipfile
 import zlib
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
-from tf_agents.replay_buffers import episodic_table
 
 import gin
 from ob2i_tf.types import Episode, Transitions
+
+with contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():
+    warnings.simplefilter('ignore')  # Its import lets gym say farewell, at length.
+    from tf_agents.replay_buffers import episodic_table
 
 STEP = np.dtype([('action', '<i4'), ('reward', '<f4'), ('discount', '<f4')])
 

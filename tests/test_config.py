@@ -11,7 +11,6 @@ from typing import Callable, Literal, Optional, Sequence, Tuple, Union
 import pytest
 
 import gin
-
 from ob2i_tf import config, environments  # noqa: F401, which registers make_environment
 from ob2i_tf.errors import ConfigError
 

@@ -19,15 +19,16 @@ from ob2i_tf import checkpoint, main, metrics
 
 SETTINGS = {
     'Runner.num_iterations': 4,
-    'Runner.training_steps': 200,
-    'Runner.evaluation_steps': 400,
+    'Runner.training_steps': 120,
+    'Runner.evaluation_steps': 90,
+    'make_environment.max_episode_frames': 160,  # A game ends at the latest after 40 agent steps.
     'MultiHeadQNetwork.num_heads': 3,
     'MultiHeadQNetwork.hidden_units': 8,
     'MultiHeadQNetwork.conv_layers': '((4, 8, 8),)',
-    'EpisodeReplay.capacity_transitions': 300,
+    'EpisodeReplay.capacity_transitions': 200,
     'Agent.learning_starts': 60,
     'Agent.target_period': 50,
-    'linear.steps': 400,
+    'linear.steps': 240,
 }
 
 
@@ -129,9 +130,9 @@ def test_files_of_a_run(straight):
         train = list(csv.DictReader(file))
     assert tuple(train[0]) == metrics.TRAIN_COLUMNS
     assert [int(row['iteration']) for row in train] == [0, 1, 2, 3]
-    assert [int(row['agent_steps']) for row in train] == [200, 400, 600, 800]
-    assert [int(row['frames']) for row in train] == [800, 1600, 2400, 3200]
-    assert [int(row['learner_steps']) for row in train] == [35, 85, 135, 185]
+    assert [int(row['agent_steps']) for row in train] == [120, 240, 360, 480]
+    assert [int(row['frames']) for row in train] == [480, 960, 1440, 1920]
+    assert [int(row['learner_steps']) for row in train] == [15, 45, 75, 105]
     assert all(float(row['loss']) > 0 and float(row['bonus_mean']) > 0 for row in train)
     assert float(train[-1]['epsilon']) == pytest.approx(0.1)
     assert float(train[-1]['agent_steps_per_second']) > 0
@@ -146,16 +147,16 @@ def test_files_of_a_run(straight):
     assert record['packages']['tensorflow'] and record['devices']
     assert len(list((base_dir / 'checkpoints').iterdir())) == 2
     assert output.count('No GPU') == 1
-    assert re.search(r'Evaluation score: best .* at .* frames, last', output) or all(
-        row['score_mean'] == 'nan' for row in evaluations
-    )
+    assert [int(row['episodes']) for row in evaluations] == [2, 2, 2, 2]
+    assert len(re.findall(r'Evaluation score: best .* at .* frames, last', output)) == 1
+    assert len(re.findall(r'iteration \d of 4, [0-9,]+ frames', output)) == 5
 
 
 def test_tensorboard_shows_each_iteration_once(straight):
     base_dir, _ = straight
     scalars = events(base_dir)
     for tag in ('train/loss', 'train/bonus_mean', 'train/epsilon', 'train/learner_steps'):
-        assert [step for step, _ in scalars[tag]] == [800, 1600, 2400, 3200]
+        assert [step for step, _ in scalars[tag]] == [480, 960, 1440, 1920]
     losses = [float(row['loss']) for row in csv.DictReader(open(base_dir / 'train.csv'))]
     np.testing.assert_allclose([value for _, value in scalars['train/loss']], losses, rtol=1e-6)
 
@@ -205,7 +206,7 @@ def test_a_signal_saves_first_and_the_run_goes_on_from_there(straight, tmp_path,
     status = start_and_stop(other, number, lambda: lines_of(other) > 1)
     assert status == 128 + number
     steps = int(newest(other).name)
-    assert 0 < steps < 800
+    assert 0 < steps < 480
     run(other)
     assert all_rows(other) == all_rows(base_dir)
     assert events(other) == events(base_dir)
@@ -248,12 +249,17 @@ def test_without_a_whole_checkpoint_the_run_stops(straight, tmp_path):
 
 
 def test_several_environments_learn_at_the_same_ratio_and_resume(tmp_path):
-    settings = {'Runner__num_envs': 4, 'Runner__evaluation_envs': 2}
+    settings = {
+        'Runner__num_envs': 4, 'Runner__evaluation_envs': 2,
+        'Runner__training_steps': 240, 'Runner__num_iterations': 2,
+        'Agent__learning_starts': 180,  # By then each environment has ended a game.
+    }  # fmt: skip
     one, other = tmp_path / 'one', tmp_path / 'other'
     run(one, **settings)
     learner_steps = [line.split(',')[3] for line in rows(one, 'train')[1:]]
-    assert learner_steps == ['35', '85', '135', '185']
-    start_and_stop(other, signal.SIGTERM, lambda: lines_of(other) > 2, **settings)
+    assert learner_steps == ['15', '75']
+    status = start_and_stop(other, signal.SIGTERM, lambda: lines_of(other) > 2, **settings)
+    assert status == 128 + signal.SIGTERM
     run(other, **settings)
     assert all_rows(other) == all_rows(one)
 
@@ -275,9 +281,9 @@ def test_seeds_differ(straight, tmp_path):
 def test_the_shortest_run(tmp_path):
     output = run(
         tmp_path / 'run', Runner__num_iterations=1, Runner__training_steps=50,
-        Runner__evaluation_steps=50,
+        Runner__evaluation_steps=30,
     )  # fmt: skip
-    assert 'No game ended within the 50 agent steps' in output
+    assert 'No game ended within the 30 agent steps' in output
     (row,) = csv.DictReader(open(tmp_path / 'run' / 'train.csv'))
     assert row['agent_steps'] == '50' and row['learner_steps'] == '0' and row['loss'] == 'nan'
 

@@ -10,9 +10,9 @@ import functools
 import inspect
 from typing import Callable, Dict
 
-import gin
 import gymnasium
 
+import gin
 from ob2i_tf.environments import games
 from ob2i_tf.environments.atari import make_atari
 from ob2i_tf.environments.games import ATARI_49, atari_games  # noqa: F401
@@ -35,7 +35,7 @@ def check_name(name: str) -> None:
     builder_of(name)
 
 
-@gin.configurable('make_environment', denylist=['seed'])
+@gin.configurable('make_environment', denylist=['num_envs', 'seed'])
 def _make_bound(name: str, num_envs: int = 1, seed: int = 0, **kw) -> gymnasium.vector.VectorEnv:
     """Makes `num_envs` copies of an environment that step together.
 
@@ -56,8 +56,10 @@ def _make_bound(name: str, num_envs: int = 1, seed: int = 0, **kw) -> gymnasium.
     accepted = set(inspect.signature(builder).parameters) - {'name', 'num_envs', 'seed'}
     for key in sorted(kw.keys() - accepted):
         near = difflib.get_close_matches(key, accepted, n=1, cutoff=0.0)
-        raise TypeError(f'environment {name!r} has no keyword {key!r}; the nearest is '
-                        f'{near[0]!r}, all are {sorted(accepted)}')
+        raise TypeError(
+            f'environment {name!r} has no keyword {key!r}; the nearest is '
+            f'{near[0]!r}, all are {sorted(accepted)}'
+        )
     return builder(name, num_envs=num_envs, seed=seed, **kw)
 
 

@@ -9,7 +9,6 @@ import warnings
 from typing import Any, Dict, Optional, Sequence
 
 import ale_py
-import gin
 import gymnasium
 import numpy as np
 from ale_py import roms
@@ -17,6 +16,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
+import gin
 from ob2i_tf.environments import games
 
 _SIZE = 84  # pixels
@@ -27,9 +27,10 @@ _NO_LIMIT = 2**31 - 1  # frames
 def _area_matrix(size_out: int, size_in: int) -> np.ndarray:
     """[size_out, size_in]: row i averages the inputs that output pixel i covers (INTER_AREA)."""
     edges = np.arange(size_out + 1) * size_in / size_out
-    overlap = (np.minimum(edges[1:, None], np.arange(size_in) + 1.)
-               - np.maximum(edges[:-1, None], np.arange(size_in)))
-    return np.maximum(overlap, 0.) * size_out / size_in
+    overlap = np.minimum(edges[1:, None], np.arange(size_in) + 1.0) - np.maximum(
+        edges[:-1, None], np.arange(size_in)
+    )
+    return np.maximum(overlap, 0.0) * size_out / size_in
 
 
 class _Follower:
@@ -46,7 +47,7 @@ class _Follower:
         self._frame_skip = frame_skip
         self._press_fire = press_fire
         self._ale = ale_py.ALEInterface()
-        self._ale.setFloat('repeat_action_probability', 0.)
+        self._ale.setFloat('repeat_action_probability', 0.0)
 
     def reset(self, seed: int) -> None:
         self._ale.setInt('random_seed', int(seed))
@@ -66,8 +67,9 @@ class _Follower:
         pooled = np.maximum.reduce(screens[-2:])
         return np.rint(self._rows @ pooled @ self._columns).astype(np.uint8)
 
-    def final_frame(self, opening_frames: int, actions: Sequence[int],
-                    last_seen: np.ndarray) -> Optional[np.ndarray]:
+    def final_frame(
+        self, opening_frames: int, actions: Sequence[int], last_seen: np.ndarray
+    ) -> Optional[np.ndarray]:
         """[84, 84] at the game over that `actions` lead to, or None if they lead elsewhere.
 
         Args:
@@ -107,22 +109,51 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
     game in obs.
     """
 
-    def __init__(self, rom: str, num_envs: int, seed: int, *, frame_skip: int, history: int,
-                 noop_max: int, max_episode_frames: int, terminal_on_life_loss: bool,
-                 clip_rewards: bool, sticky_action_probability: float, full_action_space: bool,
-                 num_threads: int, true_final_screen: bool, press_fire: bool):
+    def __init__(
+        self,
+        rom: str,
+        num_envs: int,
+        seed: int,
+        *,
+        frame_skip: int,
+        history: int,
+        noop_max: int,
+        max_episode_frames: int,
+        terminal_on_life_loss: bool,
+        clip_rewards: bool,
+        sticky_action_probability: float,
+        full_action_space: bool,
+        num_threads: int,
+        true_final_screen: bool,
+        press_fire: bool,
+    ):
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
         self._env = ale_py.AtariVectorEnv(
-            rom, num_envs, num_threads=num_threads, max_num_frames_per_episode=_NO_LIMIT,
+            rom,
+            num_envs,
+            num_threads=num_threads,
+            max_num_frames_per_episode=_NO_LIMIT,
             repeat_action_probability=sticky_action_probability,
-            full_action_space=full_action_space, autoreset_mode=AutoresetMode.SAME_STEP,
-            img_height=_SIZE, img_width=_SIZE, grayscale=True, stack_num=1, frameskip=frame_skip,
-            maxpool=True, noop_max=noop_max + 1,  # ALE draws 0 .. noop_max - 1
-            episodic_life=False, life_loss_info=terminal_on_life_loss, reward_clipping=False,
-            use_fire_reset=press_fire)
+            full_action_space=full_action_space,
+            autoreset_mode=AutoresetMode.SAME_STEP,
+            img_height=_SIZE,
+            img_width=_SIZE,
+            grayscale=True,
+            stack_num=1,
+            frameskip=frame_skip,
+            maxpool=True,
+            noop_max=noop_max + 1,  # ALE draws 0 .. noop_max - 1
+            episodic_life=False,
+            life_loss_info=terminal_on_life_loss,
+            reward_clipping=False,
+            use_fire_reset=press_fire,
+        )
         self.num_envs = num_envs
-        self.metadata = {'autoreset_mode': AutoresetMode.SAME_STEP, 'frames_per_step': frame_skip,
-                         'history': history}
+        self.metadata = {
+            'autoreset_mode': AutoresetMode.SAME_STEP,
+            'frames_per_step': frame_skip,
+            'history': history,
+        }
         shape = (_SIZE, _SIZE) + ((history,) if history > 1 else ())
         self.single_observation_space = spaces.Box(0, 255, shape, np.uint8)
         self.single_action_space = self._env.single_action_space
@@ -136,8 +167,10 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
         self._limit_agent_steps = -(-max_episode_frames // frame_skip)
         self._ale_actions = np.array([a.value for a in self._env.ale.get_action_set()])
         has_fire = bool(_FIRE in self._ale_actions)
-        self._followers = [_Follower(roms.get_rom_path(rom), frame_skip, press_fire and has_fire)
-                           for _ in range(num_envs if true_final_screen else 0)]
+        self._followers = [
+            _Follower(roms.get_rom_path(rom), frame_skip, press_fire and has_fire)
+            for _ in range(num_envs if true_final_screen else 0)
+        ]
         self._stacks = None  # [N, 84, 84, history]
         self._warned = False
 
@@ -161,7 +194,9 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
         self._opening_frames = info['episode_frame_number'].copy()
         self._actions = [[] for _ in range(self.num_envs)]
         return self._observations(self._stacks), {
-            'lives': info['lives'], 'episode_frames': info['episode_frame_number']}
+            'lives': info['lives'],
+            'episode_frames': info['episode_frame_number'],
+        }
 
     def step(self, actions):
         """Plays one agent step in every game; actions are [N] integers."""
@@ -208,9 +243,19 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
 
         raw_rewards = raw_rewards.astype(np.float32)
         rewards = np.sign(raw_rewards) if self._clip_rewards else raw_rewards
-        return self._observations(stacks), rewards, terminated, truncated, {
-            'raw_rewards': raw_rewards, 'game_over': game_over, 'final_obs': final_obs,
-            'lives': info['lives'], 'episode_frames': info['episode_frame_number']}
+        return (
+            self._observations(stacks),
+            rewards,
+            terminated,
+            truncated,
+            {
+                'raw_rewards': raw_rewards,
+                'game_over': game_over,
+                'final_obs': final_obs,
+                'lives': info['lives'],
+                'episode_frames': info['episode_frame_number'],
+            },
+        )
 
     def close_extras(self, **kwargs):
         self._env = self._stacks = None
@@ -223,12 +268,14 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
         if not self._followers:
             return stale
         frame = self._followers[i].final_frame(
-            int(self._opening_frames[i]), self._actions[i], self._stacks[i, ..., -1])
+            int(self._opening_frames[i]), self._actions[i], self._stacks[i, ..., -1]
+        )
         if frame is None and not self._warned:
             self._warned = True
             warnings.warn(
                 'A game came out differently when played again: its last observation, and perhaps '
-                "later games', shows the screen before the last.")
+                "later games', shows the screen before the last."
+            )
         return stale if frame is None else frame
 
     def _checked(self, actions) -> np.ndarray:
@@ -236,31 +283,35 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
             raise RuntimeError('step before reset, or after close')
         actions = np.asarray(actions)
         if actions.shape != (self.num_envs,) or not np.issubdtype(actions.dtype, np.integer):
-            raise ValueError(f'actions must be integers of shape ({self.num_envs},), '
-                             f'got {actions.dtype} of shape {actions.shape}')
+            raise ValueError(
+                f'actions must be integers of shape ({self.num_envs},), '
+                f'got {actions.dtype} of shape {actions.shape}'
+            )
         if actions.min() < 0 or actions.max() >= self.single_action_space.n:
-            raise ValueError(f'actions must be in 0..{self.single_action_space.n - 1}, '
-                             f'got {actions.tolist()}')
+            raise ValueError(
+                f'actions must be in 0..{self.single_action_space.n - 1}, got {actions.tolist()}'
+            )
         return actions.astype(np.int32)
 
 
 @gin.configurable(denylist=['name', 'num_envs', 'seed'])
 def make_atari(
-        name: str,
-        num_envs: int = 1,
-        seed: int = 0,
-        frame_skip: int = 4,
-        history: int = 4,
-        noop_max: int = 30,
-        max_episode_frames: int = 108000,
-        max_episode_frames_by_game: Optional[dict] = None,
-        terminal_on_life_loss: bool = True,
-        clip_rewards: bool = True,
-        sticky_action_probability: float = 0.0,
-        full_action_space: bool = False,
-        num_threads: int = 0,
-        true_final_screen: bool = True,
-        press_fire: bool = False) -> AtariVectorEnv:
+    name: str,
+    num_envs: int = 1,
+    seed: int = 0,
+    frame_skip: int = 4,
+    history: int = 4,
+    noop_max: int = 30,
+    max_episode_frames: int = 108000,
+    max_episode_frames_by_game: Optional[dict] = None,
+    terminal_on_life_loss: bool = True,
+    clip_rewards: bool = True,
+    sticky_action_probability: float = 0.0,
+    full_action_space: bool = False,
+    num_threads: int = 0,
+    true_final_screen: bool = True,
+    press_fire: bool = False,
+) -> AtariVectorEnv:
     """Makes an Atari environment; the defaults are the paper's training protocol (DQN's).
 
     Args:
@@ -290,24 +341,42 @@ def make_atari(
       ValueError: an unknown game, a value out of range.
     """
     rom = games.resolve(name)
-    frames_by_game = {games.resolve(game): frames
-                      for game, frames in (max_episode_frames_by_game or {}).items()}
+    frames_by_game = {
+        games.resolve(game): frames for game, frames in (max_episode_frames_by_game or {}).items()
+    }
     max_episode_frames = frames_by_game.get(rom, max_episode_frames)
     for keyword, value, least in (
-            ('num_envs', num_envs, 1), ('frame_skip', frame_skip, 1), ('history', history, 1),
-            ('noop_max', noop_max, 0), ('max_episode_frames', max_episode_frames, 1),
-            ('num_threads', num_threads, 0)):
+        ('num_envs', num_envs, 1),
+        ('frame_skip', frame_skip, 1),
+        ('history', history, 1),
+        ('noop_max', noop_max, 0),
+        ('max_episode_frames', max_episode_frames, 1),
+        ('num_threads', num_threads, 0),
+    ):
         if not isinstance(value, (int, np.integer)) or value < least:
             raise ValueError(f'{keyword} must be an integer of at least {least}, got {value!r}')
-    if not 0. <= sticky_action_probability <= 1.:
-        raise ValueError('sticky_action_probability must be in 0..1, '
-                         f'got {sticky_action_probability!r}')
-    if true_final_screen and sticky_action_probability > 0.:
-        raise ValueError('true_final_screen plays games again, which sticky actions forbid: '
-                         'set true_final_screen = False or sticky_action_probability = 0')
+    if not 0.0 <= sticky_action_probability <= 1.0:
+        raise ValueError(
+            f'sticky_action_probability must be in 0..1, got {sticky_action_probability!r}'
+        )
+    if true_final_screen and sticky_action_probability > 0.0:
+        raise ValueError(
+            'true_final_screen plays games again, which sticky actions forbid: '
+            'set true_final_screen = False or sticky_action_probability = 0'
+        )
     return AtariVectorEnv(
-        rom, int(num_envs), seed, frame_skip=int(frame_skip), history=int(history),
-        noop_max=int(noop_max), max_episode_frames=int(max_episode_frames),
-        terminal_on_life_loss=terminal_on_life_loss, clip_rewards=clip_rewards,
-        sticky_action_probability=sticky_action_probability, full_action_space=full_action_space,
-        num_threads=int(num_threads), true_final_screen=true_final_screen, press_fire=press_fire)
+        rom,
+        int(num_envs),
+        seed,
+        frame_skip=int(frame_skip),
+        history=int(history),
+        noop_max=int(noop_max),
+        max_episode_frames=int(max_episode_frames),
+        terminal_on_life_loss=terminal_on_life_loss,
+        clip_rewards=clip_rewards,
+        sticky_action_probability=sticky_action_probability,
+        full_action_space=full_action_space,
+        num_threads=int(num_threads),
+        true_final_screen=true_final_screen,
+        press_fire=press_fire,
+    )

@@ -8,13 +8,56 @@ from ale_py import roms
 
 # The paper's score table, in its spelling and order.
 ATARI_49 = (
-    'Alien', 'Amidar', 'Assault', 'Asterix', 'Asteroids', 'Atlantis', 'Bank Heist', 'Battle Zone',
-    'BeamRider', 'Bowling', 'Boxing', 'Breakout', 'Centipede', 'Chopper Command', 'Crazy Climber',
-    'Demon Attack', 'Double Dunk', 'Enduro', 'Fishing Derby', 'Freeway', 'Frostbite', 'Gopher',
-    'Gravitar', 'H.E.R.O', 'Ice Hockey', 'Jamesbond', 'Kangaroo', 'Krull', 'Kung-Fu Master',
-    "Montezuma's Revenge", 'Ms. Pacman', 'Name This Game', 'Pong', 'Private Eye', 'Q*Bert',
-    'River Raid', 'Road Runner', 'Robotank', 'Seaquest', 'Space Invaders', 'Star Gunner', 'Tennis',
-    'Time Pilot', 'Tutankham', 'Up and Down', 'Venture', 'Video Pinball', 'Wizard of Wor', 'Zaxxon')
+    'Alien',
+    'Amidar',
+    'Assault',
+    'Asterix',
+    'Asteroids',
+    'Atlantis',
+    'Bank Heist',
+    'Battle Zone',
+    'BeamRider',
+    'Bowling',
+    'Boxing',
+    'Breakout',
+    'Centipede',
+    'Chopper Command',
+    'Crazy Climber',
+    'Demon Attack',
+    'Double Dunk',
+    'Enduro',
+    'Fishing Derby',
+    'Freeway',
+    'Frostbite',
+    'Gopher',
+    'Gravitar',
+    'H.E.R.O',
+    'Ice Hockey',
+    'Jamesbond',
+    'Kangaroo',
+    'Krull',
+    'Kung-Fu Master',
+    "Montezuma's Revenge",
+    'Ms. Pacman',
+    'Name This Game',
+    'Pong',
+    'Private Eye',
+    'Q*Bert',
+    'River Raid',
+    'Road Runner',
+    'Robotank',
+    'Seaquest',
+    'Space Invaders',
+    'Star Gunner',
+    'Tennis',
+    'Time Pilot',
+    'Tutankham',
+    'Up and Down',
+    'Venture',
+    'Video Pinball',
+    'Wizard of Wor',
+    'Zaxxon',
+)
 
 # Spellings that differ from the ROM's by more than case and punctuation.
 _ALIASES = {'montezumasrevenge': 'montezuma_revenge', 'upanddown': 'up_n_down'}
@@ -52,7 +95,11 @@ def resolve(name: str, others: Iterable[str] = ()) -> str:
     camel.update((_roms()[normalise(game)], game) for game in ATARI_49)
     shown = {normalise(known): known for known in (*camel.values(), *others)}
     wanted = normalise(str(name))
-    near = (difflib.get_close_matches(wanted, shown, n=3, cutoff=0.65)
-            or difflib.get_close_matches(wanted, shown, n=1, cutoff=0.))
-    raise ValueError(f'unknown environment {name!r}; did you mean '
-                     + ' or '.join(repr(shown[key]) for key in near) + '?')
+    near = difflib.get_close_matches(wanted, shown, n=3, cutoff=0.65) or difflib.get_close_matches(
+        wanted, shown, n=1, cutoff=0.0
+    )
+    raise ValueError(
+        f'unknown environment {name!r}; did you mean '
+        + ' or '.join(repr(shown[key]) for key in near)
+        + '?'
+    )
