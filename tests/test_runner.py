@@ -2,12 +2,10 @@
 
 import csv
 import json
-import multiprocessing
 import os
 import re
 import shutil
 import signal
-import sys
 import time
 from pathlib import Path
 
@@ -15,7 +13,8 @@ import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from ob2i_tf import checkpoint, main, metrics
+from ob2i_tf import checkpoint, metrics
+from tests.processes import start
 
 SETTINGS = {
     'Runner.num_iterations': 4,
@@ -32,29 +31,12 @@ SETTINGS = {
 }
 
 
-# Each run is a process of its own, forked from one that has imported TensorFlow but not used it.
-PROCESSES = multiprocessing.get_context('forkserver')
-PROCESSES.set_forkserver_preload(['ob2i_tf.runner'])
-
-
 def arguments(base_dir, **settings):
     settings = {**SETTINGS, **{name.replace('__', '.'): v for name, v in settings.items()}}
     return [
         'run_experiment.py', '--gin_files=ob2i_atari.gin', f'--base_dir={base_dir}',
         *(f'--gin_bindings={name} = {value}' for name, value in settings.items()),
     ]  # fmt: skip
-
-
-def in_process(argv, output):
-    """What a fresh process does: the command line, with stderr in a file."""
-    os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
-    sys.exit(main.main(argv))
-
-
-def start(argv, output=os.devnull):
-    process = PROCESSES.Process(target=in_process, args=(argv, str(output)))
-    process.start()
-    return process
 
 
 def run(base_dir, status=0, argv=None, **settings):

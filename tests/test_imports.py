@@ -1,0 +1,95 @@
+"""Imports run one way, TensorFlow is configured once, and only replay knows TF-Agents."""
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / 'ob2i_tf'
+# A module may import what stands above it.
+ORDER = (
+    'types', 'errors', 'resources', 'allocator', 'schedules', 'moments', 'networks', 'bonuses',
+    'acting', 'targets', 'replay', 'updates', 'learner', 'agent', 'checkpoint', 'metrics',
+    'environments.games', 'environments.atari', 'environments', 'config', 'runner', 'main',
+)  # fmt: skip
+# What knows nothing of how agents learn.
+APART = {
+    'environments': {'environments', 'types', 'errors'},
+    'checkpoint': {'types', 'errors'},
+    'metrics': {'types', 'errors'},
+}
+
+
+def modules():
+    for path in sorted(PACKAGE.rglob('*.py')):
+        name = '.'.join(path.relative_to(PACKAGE).with_suffix('').parts)
+        yield name.removesuffix('__init__').rstrip('.'), path
+
+
+NAMES = {name for name, _ in modules()} - {''}
+
+
+def imports_of(path):
+    """Full names that a module imports, anywhere in it."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f'{path}: a relative import'
+            for alias in node.names:
+                full = f'{node.module}.{alias.name}'
+                yield full if full.removeprefix('ob2i_tf.') in NAMES else node.module
+
+
+def local_imports(path):
+    return {
+        full.removeprefix('ob2i_tf.') for full in imports_of(path) if full.startswith('ob2i_tf.')
+    }
+
+
+@pytest.mark.parametrize('name', sorted(NAMES))
+def test_imports_run_one_way(name):
+    assert name in ORDER, 'a new module needs its place in ORDER'
+    imported = local_imports(dict(modules())[name])
+    later = {other for other in imported if ORDER.index(other) >= ORDER.index(name)}
+    assert not later
+    allowed = APART.get(name.partition('.')[0])
+    if allowed:
+        assert {other.partition('.')[0] for other in imported} <= allowed
+
+
+def test_only_replay_imports_tf_agents():
+    users = {
+        name for name, path in modules()
+        if any(full.partition('.')[0] == 'tf_agents' for full in imports_of(path))
+    }  # fmt: skip
+    assert users == {'replay'}
+
+
+def python(code):
+    hidden = ('TF_USE_LEGACY_KERAS', 'PYTHONPATH')
+    inherited = {key: value for key, value in os.environ.items() if key not in hidden}
+    return subprocess.run(
+        [sys.executable, '-c', code], env=inherited, cwd=ROOT,
+        capture_output=True, text=True,
+    )  # fmt: skip
+
+
+def test_the_package_selects_keras_2_by_itself():
+    done = python('import ob2i_tf.networks, tensorflow as tf; print(tf.keras.Model.__module__)')
+    assert done.stdout.startswith('tf_keras.'), done.stderr
+
+
+def test_keras_3_imported_before_is_an_error_that_says_so():
+    done = python('import tensorflow; import ob2i_tf')
+    assert done.returncode == 1
+    assert 'import ob2i_tf first' in done.stderr.splitlines()[-1]
+
+
+def test_the_installed_releases_fit_together():
+    done = subprocess.run([sys.executable, '-m', 'pip', 'check'], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout

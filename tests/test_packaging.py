@@ -1,0 +1,67 @@
+"""The project installed without its checkout."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PARTS = ('LICENSE', 'MANIFEST.in', 'README.md', 'pyproject.toml', 'setup.py', 'gin', 'ob2i_tf',
+         'third_party')  # fmt: skip
+
+
+@pytest.fixture(scope='module')
+def installed(tmp_path_factory):
+    """A folder that `pip install .` filled, from a copy of the sources."""
+    source = tmp_path_factory.mktemp('source')
+    for name in PARTS:
+        path = ROOT / name
+        (shutil.copytree if path.is_dir() else shutil.copy)(path, source / name)
+    folder = tmp_path_factory.mktemp('site')
+    subprocess.run(
+        [sys.executable, '-m', 'pip', 'install', '--quiet', '--no-deps', '--no-build-isolation',
+         '--no-index', '--target', str(folder), str(source)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return folder
+
+
+def run(installed, *arguments, cwd):
+    environment = {**os.environ, 'PYTHONPATH': str(installed)}
+    environment.pop('TF_USE_LEGACY_KERAS', None)
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=cwd, env=environment, capture_output=True, text=True
+    )
+
+
+def test_its_data_comes_along_and_nothing_shadows_gin(installed, tmp_path):
+    done = run(
+        installed, '-c',
+        'import gin, ob2i_tf, os\n'
+        'from ob2i_tf import config, resources\n'
+        'gin.configurable\n'
+        'print(ob2i_tf.__file__)\n'
+        'print(*config.available())\n'
+        'print(os.path.isdir(os.path.join(resources.folder("third_party"), "published_scores")))',
+        cwd=tmp_path,
+    )  # fmt: skip
+    where, files, scores = done.stdout.splitlines()
+    assert Path(where).is_relative_to(installed)
+    assert files.split() == sorted(path.name for path in (ROOT / 'gin').glob('*.gin'))
+    assert scores == 'True'
+    assert not (installed / 'gin').exists()
+
+
+def test_it_runs_from_another_folder(installed, tmp_path):
+    command = [str(installed / 'bin' / 'ob2i-tf'), '--gin_files=ob2i_atari.gin']
+    done = run(installed, *command, '--gin_bindings=Runner.num_iterations = 0', cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count('No GPU') <= 1
+    (base_dir,) = (tmp_path / 'runs' / 'ob2i_atari').glob('*/seed0')
+    assert 'make_environment.name' in (base_dir / 'config.gin').read_text()
+    done = run(installed, *command, '--gin_bindings=Runner.sed = 0', cwd=tmp_path)
+    assert done.returncode == 2
+    assert 'Runner.sed' in done.stderr.splitlines()[-1]
