@@ -9,10 +9,12 @@ checkpoint in the run's folder. Exit status: 0 the run is complete, 1 it could n
 configuration or the command line is wrong.
 """
 
+import contextlib
 import logging as python_logging
 import os
 import re
 import sys
+import tempfile
 
 import tqdm
 from absl import flags, logging
@@ -90,6 +92,24 @@ def _set_up_logging():
     logging.set_verbosity(logging.INFO)
 
 
+@contextlib.contextmanager
+def _stderr_held_back():
+    """Hides TensorFlow's start-up notes, which no setting turns off; an error shows them."""
+    sys.stderr.flush()
+    stderr = os.dup(2)
+    with tempfile.TemporaryFile() as notes:
+        os.dup2(notes.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            notes.seek(0)
+            os.write(stderr, notes.read())
+            raise
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+
+
 def _run(argv):
     values = _parse_flags(argv)
     if values.help:
@@ -97,10 +117,11 @@ def _run(argv):
         return
     layers = config.read(values.gin_files, values.gin_bindings)  # Before seconds of imports.
     allocator.keep_freed_memory()
-    os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+    os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '1')  # TensorFlow's warnings still show.
     _set_up_logging()
 
-    from ob2i_tf import runner  # Imports TensorFlow, and all that registers configurables.
+    with _stderr_held_back():
+        from ob2i_tf import runner  # Imports TensorFlow, and all that registers configurables.
 
     config.apply(layers)
     base_dir = values.base_dir or default_base_dir(
