@@ -274,7 +274,8 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
             self._warned = True
             warnings.warn(
                 'A game came out differently when played again: its last observation, and perhaps '
-                "later games', shows the screen before the last."
+                "later games', shows the screen before the last.",
+                stacklevel=3,
             )
         return stale if frame is None else frame
 
