@@ -1,8 +1,10 @@
 """Checkpoints that are whole or not there: written aside, verified, then renamed."""
 
 import hashlib
+import itertools
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -31,14 +33,15 @@ class Checkpoints:
         """Saves one checkpoint; if anything fails, the earlier ones are still there.
 
         Args:
-          agent_steps: names the checkpoint; one that has the same name is replaced.
+          agent_steps: names the checkpoint; a later one of the same number gets a suffix.
           write: called with an empty folder, to put files into.
 
         Raises:
           OSError: if the disk is full or cannot be written to.
           CheckpointError: if what was written does not read back.
         """
-        final = self._directory / f'{agent_steps:012d}'
+        names = (f'{agent_steps:012d}' + f'-{i}' * (i > 0) for i in itertools.count())
+        final = next(p for p in map(self._directory.joinpath, names) if not p.exists())
         aside = self._directory / (_ASIDE + final.name)
         shutil.rmtree(aside, ignore_errors=True)
         try:
@@ -55,8 +58,6 @@ class Checkpoints:
         except BaseException:
             shutil.rmtree(aside, ignore_errors=True)
             raise
-        if final.exists():
-            shutil.rmtree(final)
         os.replace(aside, final)
         _sync(self._directory)
 
@@ -69,7 +70,8 @@ class Checkpoints:
 
     def all(self):
         """Folders of all checkpoints, newest first, whole or not."""
-        return sorted((path for path in self._directory.iterdir() if path.name.isdigit()))[::-1]
+        paths = (p for p in self._directory.iterdir() if re.fullmatch(r'\d+(-\d+)?', p.name))
+        return sorted(paths, key=lambda p: [*map(int, p.name.split('-'))], reverse=True)
 
     def restore(self, read):
         """Calls `read` with the newest whole checkpoint.

@@ -118,9 +118,10 @@ class Runner:
         self._stop_signal = None
         self._steps_per_second = math.nan  # Of this iteration, measured in this process.
 
-        self._directory.mkdir(parents=True, exist_ok=True)
-        self._lock = _lock(self._directory)
-        _settle_config(self._directory)
+        with self._writing():
+            self._directory.mkdir(parents=True, exist_ok=True)
+            self._lock = _lock(self._directory)
+            _settle_config(self._directory)
 
         with contextlib.closing(environments.make(num_envs=1)) as env:
             observation_space = env.single_observation_space
@@ -151,11 +152,13 @@ class Runner:
         self._iteration = 0
         self._actions = []  # Taken in this iteration, [num_envs] each.
         self._means = metrics.Means()
-        self._checkpoints = Checkpoints(self._directory / 'checkpoints', checkpoints_kept)
         self._csv_sizes = {}
+        with self._writing():
+            self._checkpoints = Checkpoints(self._directory / 'checkpoints', checkpoints_kept)
         resumed = self._checkpoints.restore(self._read_checkpoint)
-        self._open_logs()
-        _write_environment(self._directory)
+        with self._writing():
+            self._open_logs()
+            _write_environment(self._directory)
         logging.info(
             '%s in %s: %s', 'Resuming' if resumed else 'Starting', self._directory, self._position()
         )
@@ -432,10 +435,10 @@ class Runner:
         """Turns an error of the disk into one that says what it means for the run."""
         try:
             yield
-        except OSError as error:
+        except (OSError, tf.errors.OpError) as error:
             raise UserError(
-                f'cannot write to the run folder {self._directory}: {error}; its earlier '
-                'checkpoints are whole'
+                f'cannot write to the run folder {self._directory}: {_first_line(error)}; '
+                'its earlier checkpoints are whole'
             ) from error
 
     def _report_scores(self):
@@ -497,7 +500,7 @@ def _lock(directory):
     file = open(directory / 'lock', 'w')
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
+    except BlockingIOError as error:
         raise UserError(f'another process is running in {directory}') from error
     return file
 
@@ -515,7 +518,7 @@ def _settle_config(directory):
                     f'{path} holds another configuration: it says {old!r}, this run {new!r}; '
                     'use another --base_dir'
                 )
-    path.write_text(text)
+    _write_whole(path, text)
 
 
 def _write_environment(directory):
@@ -533,7 +536,18 @@ def _write_environment(directory):
         'cpu_cores': os.cpu_count(),
         'devices': [device.name for device in tf.config.list_physical_devices()],
     }
-    path.write_text(json.dumps(records + [record], indent=1))
+    _write_whole(path, json.dumps(records + [record], indent=1))
+
+
+def _write_whole(path, text):
+    """Replaces a file at once, so that a full disk or a kill leaves the old one."""
+    aside = path.with_name(path.name + '.writing')
+    aside.write_text(text)
+    os.replace(aside, path)
+
+
+def _first_line(error):
+    return str(error).partition('\n')[0]
 
 
 def _version(package):

@@ -39,10 +39,11 @@ def arguments(base_dir, **settings):
     ]  # fmt: skip
 
 
-def run(base_dir, status=0, argv=None, **settings):
+def run(base_dir, status=0, argv=None, largest_file_bytes=None, **settings):
     """Runs to the end; returns what it printed."""
     output = Path(f'{base_dir}.stderr')
-    process = start(argv or arguments(base_dir, **settings), output)
+    argv = argv or arguments(base_dir, **settings)
+    process = start(argv, output, largest_file_bytes=largest_file_bytes)
     process.join(timeout=300)
     process.kill()
     assert process.exitcode == status, output.read_text()[-3000:]
@@ -228,6 +229,23 @@ def test_without_a_whole_checkpoint_the_run_stops(straight, tmp_path):
     assert 'is whole' in output.strip().splitlines()[-1]
     assert output.strip().splitlines()[-1].startswith('error: none of the 2 checkpoints')
     assert all_rows(other) == before
+
+
+@pytest.mark.parametrize('kilobytes', [2, 30, 60])
+def test_a_full_disk_ends_the_run_and_leaves_earlier_checkpoints_whole(
+    straight, tmp_path, kilobytes
+):
+    base_dir, _ = straight
+    other = tmp_path / 'run'
+    shutil.copytree(base_dir, other)
+    shutil.rmtree(newest(other))
+    output = run(other, status=1, largest_file_bytes=kilobytes * 1000)
+    assert output.splitlines()[-1].startswith(f'error: cannot write to the run folder {other}')
+    (whole,) = (other / 'checkpoints').iterdir()
+    assert not checkpoint.damage(whole)
+    run(other)
+    assert all_rows(other) == all_rows(base_dir)
+    assert events(other) == events(base_dir)
 
 
 def test_several_environments_learn_at_the_same_ratio_and_resume(tmp_path):
