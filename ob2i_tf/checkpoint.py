@@ -1,6 +1,5 @@
 """Checkpoints that are whole or not there: written aside, verified, then renamed."""
 
-import hashlib
 import itertools
 import json
 import os
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from absl import logging
 
+from ob2i_tf import disk
 from ob2i_tf.errors import CheckpointError
 
 _MANIFEST = 'manifest.json'
@@ -48,10 +48,10 @@ class Checkpoints:
             aside.mkdir()
             write(aside)
             files = sorted(path for path in aside.rglob('*') if path.is_file())
-            manifest = {str(path.relative_to(aside)): _describe(path) for path in files}
+            manifest = {str(path.relative_to(aside)): disk.describe(path) for path in files}
             (aside / _MANIFEST).write_text(json.dumps(manifest, indent=1))
             for path in files + [aside / _MANIFEST, aside]:
-                _sync(path)
+                disk.sync(path)
             fault = damage(aside)
             if fault:
                 raise CheckpointError(f'{aside} does not read back as it was written: {fault}')
@@ -59,7 +59,7 @@ class Checkpoints:
             shutil.rmtree(aside, ignore_errors=True)
             raise
         os.replace(aside, final)
-        _sync(self._directory)
+        disk.sync(self._directory)
 
     def prune(self):
         """Deletes all but the newest `keep` checkpoints; returns those that stay, newest first."""
@@ -110,24 +110,8 @@ def damage(path):
     try:
         files = json.loads(manifest.read_text())
         for name, description in files.items():
-            if _describe(manifest.parent / name) != description:
+            if disk.describe(manifest.parent / name) != description:
                 return f'{name} is not what was saved'
     except (OSError, ValueError, AttributeError) as error:
         return f'{type(error).__name__}: {error}'
     return ''
-
-
-def _describe(path):
-    digest = hashlib.sha256()
-    with open(path, 'rb') as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    return {'bytes': path.stat().st_size, 'sha256': digest.hexdigest()}
-
-
-def _sync(path):
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -23,6 +23,7 @@ import tensorflow as tf
 from absl import logging
 
 import gin
+from ob2i_tf import disk
 from ob2i_tf.types import Episode, Transitions
 
 with contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():
@@ -34,7 +35,6 @@ STEP = np.dtype([('action', '<i4'), ('reward', '<f4'), ('discount', '<f4')])
 _FORMAT = 1
 _PREFIX = 'episodes-'
 _SEGMENT_BYTES = 64 * 2**20  # Before compression.
-_CHUNK_BYTES = 2**20
 _OWN_PAGES_BYTES = 2**16
 
 
@@ -462,12 +462,12 @@ class EpisodeReplay:
                                 member.write(chunk)
                 file.flush()
                 os.fsync(file.fileno())
-            segment = {'first_id': ids[0], 'last_id': ids[1], **_describe(aside)}
+            segment = {'first_id': ids[0], 'last_id': ids[1], **disk.describe(aside)}
             # The name tells the content: what an older checkpoint refers to is never replaced by
             # other episodes of the same numbers.
             segment['file'] = f'{name}{segment["sha256"][:16]}.npz'
             os.replace(aside, os.path.join(directory, segment['file']))
-            _sync(directory)
+            disk.sync(directory)
         except BaseException as error:
             if os.path.exists(aside):
                 os.remove(aside)
@@ -538,20 +538,12 @@ def _columns(steps):
 def _chunks(array):
     """Byte views of a contiguous array, short enough not to matter in memory."""
     array = array.reshape(-1).view(np.uint8)
-    for start in range(0, len(array), _CHUNK_BYTES):
-        yield memoryview(array[start : start + _CHUNK_BYTES])
+    for start in range(0, len(array), disk.CHUNK_BYTES):
+        yield memoryview(array[start : start + disk.CHUNK_BYTES])
 
 
 def _digest(content):
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def _describe(path):
-    digest = hashlib.sha256()
-    with open(path, 'rb') as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    return {'bytes': os.path.getsize(path), 'sha256': digest.hexdigest()}
 
 
 def _verify(path, segment):
@@ -559,15 +551,7 @@ def _verify(path, segment):
         size = os.path.getsize(path)
         if size != segment['bytes']:
             raise ReplayDamagedError(f'{path} has {size} bytes, not {segment["bytes"]}')
-        if _describe(path)['sha256'] != segment['sha256']:
+        if disk.describe(path)['sha256'] != segment['sha256']:
             raise ReplayDamagedError(f'{path} is not what was saved: its sha256 differs')
     except OSError as error:
         raise ReplayDamagedError(f'{path} cannot be read: {error.strerror}') from error
-
-
-def _sync(directory):
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -26,7 +26,7 @@ import tqdm
 from absl import logging
 
 import gin
-from ob2i_tf import acting, config, environments, metrics, networks, replay, updates
+from ob2i_tf import acting, config, disk, environments, metrics, networks, replay, updates
 from ob2i_tf.agent import Agent
 from ob2i_tf.checkpoint import Checkpoints
 from ob2i_tf.errors import CheckpointError, UserError
@@ -518,7 +518,7 @@ def _settle_config(directory):
                     f'{path} holds another configuration: it says {old!r}, this run {new!r}; '
                     'use another --base_dir'
                 )
-    _write_whole(path, text)
+    disk.replace_text(path, text)
 
 
 def _write_environment(directory):
@@ -536,14 +536,7 @@ def _write_environment(directory):
         'cpu_cores': os.cpu_count(),
         'devices': [device.name for device in tf.config.list_physical_devices()],
     }
-    _write_whole(path, json.dumps(records + [record], indent=1))
-
-
-def _write_whole(path, text):
-    """Replaces a file at once, so that a full disk or a kill leaves the old one."""
-    aside = path.with_name(path.name + '.writing')
-    aside.write_text(text)
-    os.replace(aside, path)
+    disk.replace_text(path, json.dumps(records + [record], indent=1))
 
 
 def _first_line(error):
