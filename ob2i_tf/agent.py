@@ -1,6 +1,6 @@
 """The agent: acts, records whole episodes, and calls the learner on schedule."""
 
-from typing import Callable
+from typing import Callable, Literal
 
 import numpy as np
 from absl import logging
@@ -48,14 +48,14 @@ class Agent:
         num_envs: int,
         rng,
         preferences: Callable = acting.head_preferences,
-        tie_break: str = 'random',
+        tie_break: Literal[acting.TIE_BREAKS] = 'random',
         epsilon: Callable = schedules.linear,
         discount: float = 0.99,
         learning_starts: int = 50_000,
-        warmup: str = 'random',
+        warmup: Literal[WARMUPS] = 'random',
         train_period: int = 4,
         target_period: int = 10_000,
-        resample_head_on: str = 'game',
+        resample_head_on: Literal[HEAD_SPANS] = 'game',
         timeout_is_terminal: bool = False,
     ):
         if warmup not in WARMUPS:
@@ -68,6 +68,11 @@ class Agent:
             raise ValueError(
                 'Agent.train_period and Agent.target_period count agent steps and must be at '
                 f'least 1, got {train_period} and {target_period}'
+            )
+        if not 0 <= discount <= 1 or learning_starts < 0:
+            raise ValueError(
+                'Agent.discount must be in 0..1 and Agent.learning_starts not negative, got '
+                f'{discount} and {learning_starts}'
             )
         self.learner = learner
         self.update = update
@@ -152,8 +157,8 @@ class Agent:
             if self.agent_steps > self._learning_starts:
                 if self.agent_steps % self._train_period == 0:
                     reports += self._learner_step()
-            if self.agent_steps % self._target_period == 0:
-                self.learner.update_target()
+                if self.agent_steps % self._target_period == 0:
+                    self.learner.update_target()
         return reports
 
     def _learner_step(self):

@@ -87,11 +87,13 @@ class Checkpoints:
           CheckpointError: if there are checkpoints, but none is whole.
         """
         paths = self.all()
-        for path in paths:
+        for i, path in enumerate(paths):
             fault = damage(path)
             if not fault:
                 try:
                     read(path)
+                    for damaged in paths[:i]:  # Out of the way of prune, and of the next resume.
+                        os.replace(damaged, damaged.with_name('damaged-' + damaged.name))
                     return True
                 except CheckpointError as error:
                     fault = str(error)

@@ -1,5 +1,7 @@
 """One compiled gradient step, and the target network."""
 
+from typing import Literal
+
 import numpy as np
 import tensorflow as tf
 
@@ -34,14 +36,14 @@ class QLearner(tf.Module):
         self,
         network,
         target_network,
-        loss: str = 'squared',
+        loss: Literal[LOSSES] = 'squared',
         loss_scale: float = 1.0,
         learning_rate: float = 2.5e-4,
         adam_beta_1: float = 0.9,
         adam_beta_2: float = 0.999,
         adam_epsilon: float = 1e-7,
         max_gradient_norm: float = 10.0,
-        target_init: str = 'copy',
+        target_init: Literal[TARGET_INITS] = 'copy',
     ):
         super().__init__(name='learner')
         if loss not in LOSSES:

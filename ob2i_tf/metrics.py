@@ -9,6 +9,8 @@ from pathlib import Path
 import tensorflow as tf
 from tensorboard.compat.proto import event_pb2, summary_pb2
 
+from ob2i_tf.errors import CheckpointError
+
 TRAIN_COLUMNS = (
     'iteration', 'frames', 'agent_steps', 'learner_steps', 'episodes', 'score_mean', 'return_mean',
     'episode_length_mean', 'loss', 'bonus_mean', 'next_bonus_mean', 'q_mean', 'epsilon',
@@ -49,18 +51,24 @@ class CsvLog:
       path: of the file.
       columns: its header.
       size: bytes that the checkpoint to resume from saw; 0 starts the file anew.
+
+    Raises:
+      CheckpointError: if the file is shorter than that; it is left as it is.
     """
 
     def __init__(self, path, columns, size=0):
         self._path = Path(path)
         self._columns = columns
-        if size and self._path.exists() and self._path.stat().st_size >= size:
-            os.truncate(self._path, size)
-        else:
+        if not size:
             self._path.write_text(','.join(columns) + '\n')
-            self.lost_rows = bool(size)
-
-    lost_rows = False  # Whether the file was shorter than its checkpoint says.
+            return
+        there = self._path.stat().st_size if self._path.exists() else 0
+        if there < size:
+            raise CheckpointError(
+                f'{self._path} has {there} bytes, but {size} when its checkpoint was made: rows '
+                'are missing; put the file back, or move the run folder away to start over'
+            )
+        os.truncate(self._path, size)
 
     def write(self, row):
         """Appends a row (a dict with exactly the columns) and brings it to the disk."""

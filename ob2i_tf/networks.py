@@ -3,7 +3,7 @@
 D is the number of trunk features, H of hidden units of a head, K of heads, A of actions.
 """
 
-from typing import Sequence
+from typing import Literal, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -64,7 +64,7 @@ class Heads(tf.keras.layers.Layer):
         return tf.nn.relu(tf.matmul(kernel, features, transpose_b=True) + bias)
 
 
-@gin.configurable
+@gin.configurable(denylist=['seed'])
 class MultiHeadQNetwork(tf.keras.Model):
     """K bootstrapped Q-functions over one trunk (Osband et al. 2016; paper, table 4).
 
@@ -89,7 +89,7 @@ class MultiHeadQNetwork(tf.keras.Model):
         num_heads: int = 10,
         hidden_units: int = 512,
         conv_layers: Sequence = ((32, 8, 4), (64, 4, 2), (64, 3, 1)),
-        conv_padding: str = 'valid',
+        conv_padding: Literal['valid', 'same'] = 'valid',
         trunk_gradient_scale: float = None,
         seed: int = 0,
     ):

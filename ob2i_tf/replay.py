@@ -54,7 +54,7 @@ def stack(frames, history):
     return np.stack([frames[i : i + length] for i in range(history)], axis=-1)
 
 
-@gin.configurable
+@gin.configurable(denylist=['history', 'seed', 'observation_dtype'])
 class EpisodeReplay:
     """The newest complete episodes, up to a number of transitions. Not thread-safe.
 

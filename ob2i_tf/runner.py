@@ -17,7 +17,7 @@ import sys
 import time
 from importlib import metadata
 from pathlib import Path
-from typing import Callable
+from typing import Callable, Literal
 
 import numpy as np
 import psutil
@@ -29,7 +29,7 @@ import gin
 from ob2i_tf import acting, config, disk, environments, metrics, networks, replay, updates
 from ob2i_tf.agent import Agent
 from ob2i_tf.checkpoint import Checkpoints
-from ob2i_tf.errors import CheckpointError, UserError
+from ob2i_tf.errors import CheckpointError, ConfigError, UserError
 from ob2i_tf.learner import QLearner
 
 # The independent random streams of a run: the keys under which its one seed is split.
@@ -88,7 +88,7 @@ class Runner:
         evaluation_envs: int = 1,
         evaluation_epsilon: float = 0.05,
         evaluation_preferences: Callable = acting.vote_preferences,
-        evaluation_tie_break: str = 'random',
+        evaluation_tie_break: Literal[acting.TIE_BREAKS] = 'random',
         update: Callable = updates.EpisodicUpdate,
         checkpoint_steps: int = 0,
         checkpoints_kept: int = 2,
@@ -101,7 +101,7 @@ class Runner:
             training_steps=training_steps, num_envs=num_envs, evaluation_envs=evaluation_envs,
             checkpoints_kept=checkpoints_kept, least=1)  # fmt: skip
         if training_steps % num_envs:
-            raise UserError(
+            raise ConfigError(
                 f'Runner.training_steps = {training_steps} is not a multiple of '
                 f'Runner.num_envs = {num_envs}'
             )
@@ -121,7 +121,7 @@ class Runner:
         with self._writing():
             self._directory.mkdir(parents=True, exist_ok=True)
             self._lock = _lock(self._directory)
-            _settle_config(self._directory)
+            _check_config(self._directory)
 
         with contextlib.closing(environments.make(num_envs=1)) as env:
             observation_space = env.single_observation_space
@@ -157,7 +157,9 @@ class Runner:
             self._checkpoints = Checkpoints(self._directory / 'checkpoints', checkpoints_kept)
         resumed = self._checkpoints.restore(self._read_checkpoint)
         with self._writing():
-            self._open_logs()
+            self._open_logs(resumed)
+            # Not before: a configuration that some part refuses must leave no trace.
+            disk.replace_text(self._directory / 'config.gin', config.resolved_config())
             _write_environment(self._directory)
         logging.info(
             '%s in %s: %s', 'Resuming' if resumed else 'Starting', self._directory, self._position()
@@ -221,13 +223,15 @@ class Runner:
                     self._means.add(game)
                     self._log_game(game)
                 self._show_progress()
-                if self._stop_signal or (
-                    self._went_by(self._checkpoint_steps) and agent.agent_steps < last_step
+                if agent.agent_steps < last_step and (
+                    self._stop_signal or self._went_by(self._checkpoint_steps)
                 ):
                     self._save()
             self._steps_per_second = (last_step - start_steps) / (time.monotonic() - start)
         agent.end()
         self._actions = []
+        if self._stop_signal:
+            self._save()
 
     def _enter(self, env):
         """Resets the environments, and plays again what a checkpoint says was played in them."""
@@ -293,7 +297,12 @@ class Runner:
     def _frames(self):
         return self._agent.agent_steps * self._frames_per_step
 
-    def _open_logs(self):
+    def _open_logs(self, resumed):
+        if not resumed and _num_lines(self._directory / 'train.csv') > 2:
+            raise CheckpointError(
+                f'{self._directory} holds the rows of several iterations, but no checkpoint; move '
+                'it away to start over'
+            )
         self._csv = {}
         for name, columns in (
             ('train', metrics.TRAIN_COLUMNS),
@@ -303,8 +312,6 @@ class Runner:
             path = self._directory / f'{name}.csv'
             size = self._csv_sizes.get(name, 0)
             self._csv[name] = metrics.CsvLog(path, columns, size)
-            if self._csv[name].lost_rows:
-                logging.warning('%s lost rows that its checkpoint had seen.', path)
         self._tensorboard = metrics.TensorBoard(self._directory / 'tensorboard', self._iteration)
 
     def _log_game(self, game):
@@ -475,7 +482,7 @@ class _Games:
 def _check_counts(least, **counts):
     for name, count in counts.items():
         if count < least:
-            raise UserError(f'Runner.{name} = {count} must be at least {least}')
+            raise ConfigError(f'Runner.{name} = {count} must be at least {least}')
 
 
 def _integer(sequence):
@@ -505,8 +512,8 @@ def _lock(directory):
     return file
 
 
-def _settle_config(directory):
-    """Writes config.gin, or makes sure that the one there describes the same run.
+def _check_config(directory):
+    """Makes sure that the config.gin there, if any, describes the same run.
 
     `Runner.num_iterations` may differ: nothing that a run computes depends on it.
     """
@@ -518,13 +525,15 @@ def _settle_config(directory):
                     f'{path} holds another configuration: it says {old!r}, this run {new!r}; '
                     'use another --base_dir'
                 )
-    disk.replace_text(path, text)
 
 
 def _write_environment(directory):
-    """Adds a record of what this process runs on to environment.json."""
+    """Writes what this process runs on to environment.json, before what earlier ones ran on."""
     path = directory / 'environment.json'
-    records = json.loads(path.read_text()) if path.exists() else []
+    earlier = []
+    if path.exists():
+        last = json.loads(path.read_text())
+        earlier = [*last.pop('earlier'), last]
     packages = ('ob2i_tf', 'tensorflow', 'tf-keras', 'tf-agents', 'numpy', 'gymnasium', 'ale-py')
     record = {
         'started': time.strftime('%Y-%m-%dT%H:%M:%S%z'),
@@ -536,7 +545,11 @@ def _write_environment(directory):
         'cpu_cores': os.cpu_count(),
         'devices': [device.name for device in tf.config.list_physical_devices()],
     }
-    disk.replace_text(path, json.dumps(records + [record], indent=1))
+    disk.replace_text(path, json.dumps({**record, 'earlier': earlier}, indent=1))
+
+
+def _num_lines(path):
+    return path.read_text().count('\n') if path.exists() else 0
 
 
 def _first_line(error):

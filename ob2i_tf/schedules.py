@@ -9,10 +9,10 @@ def linear(agent_steps: int, start: float = 1.0, final: float = 0.1, steps: int 
 
     The default is the paper's for Atari (table 4): 1 to 0.1 over 1M frames, 250k agent steps.
     """
-    return start + (final - start) * min(1.0, agent_steps / steps)
+    return final if agent_steps >= steps else start + (final - start) * agent_steps / steps
 
 
 @gin.configurable
 def quadratic(agent_steps: int, start: float = 1.0, steps: int = 200_000) -> float:
     """start * (1 - agent_steps / steps)^2, then 0: the paper's for the MNIST maze (table 3)."""
-    return start * max(0.0, 1.0 - agent_steps / steps) ** 2
+    return 0.0 if agent_steps >= steps else start * (1.0 - agent_steps / steps) ** 2

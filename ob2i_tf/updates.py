@@ -4,7 +4,7 @@ An update is built once for a run and hands out one `Batch` for each learner ste
 those of the moment in which they were computed: for episodes, when the episode was drawn.
 """
 
-from typing import Callable, NamedTuple, Optional
+from typing import Callable, Literal, NamedTuple, Optional
 
 import numpy as np
 import tensorflow as tf
@@ -57,9 +57,9 @@ class EpisodicUpdate:
         beta: float = 0.5,
         alpha_1: float = 0.0,
         alpha_2: float = 0.0,
-        greedy: str = 'initial',
+        greedy: Literal[targets.GREEDY_READINGS] = 'initial',
         bonus: Optional[Callable] = None,
-        tail: str = 'pad',
+        tail: Literal[TAILS] = 'pad',
         whole_episode: bool = False,
         states_per_pass: int = 256,
     ):
@@ -74,6 +74,9 @@ class EpisodicUpdate:
                 'EpisodicUpdate needs batch_size >= 1 and states_per_pass >= 1, got '
                 f'{batch_size} and {states_per_pass}'
             )
+        if not 0 <= beta <= 1:
+            raise ValueError(f'EpisodicUpdate.beta must be in 0..1, got {beta}')
+        _check_bonus(bonus)
         self.replay = replay
         self.network = network
         self.target_network = target_network
@@ -220,6 +223,7 @@ class TransitionUpdate:
         bonus: Optional[Callable] = None,
         double_q: bool = False,
     ):
+        _check_bonus(bonus)
         self.replay = replay
         self.network = network
         self.target_network = target_network
@@ -274,6 +278,11 @@ class TransitionUpdate:
 
     def compiled_functions(self):
         return [self._compiled_targets]
+
+
+def _check_bonus(bonus):
+    if isinstance(bonus, type):
+        raise ValueError(f'bonus must be an object, not the class: write @{bonus.__name__}()')
 
 
 def _trackables(bonus):

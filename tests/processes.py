@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import resource
+import signal
 import sys
 
 from ob2i_tf import main
@@ -12,19 +13,36 @@ _PROCESSES = multiprocessing.get_context('forkserver')
 _PROCESSES.set_forkserver_preload(['ob2i_tf.runner'])
 
 
-def _in_process(argv, output, cwd, largest_file_bytes):
+def _in_process(argv, output, cwd, largest_file_bytes, stop_at):
     """What a fresh process does: the command line, with stderr in a file."""
     os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
     os.chdir(cwd)
     if largest_file_bytes is not None:  # Files beyond it fail as they do on a full disk.
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file_bytes, largest_file_bytes))
+    if stop_at is not None:
+        _terminate_at(stop_at)
     sys.exit(main.main(argv))
 
 
-def start(argv, output=os.devnull, cwd=os.curdir, largest_file_bytes=None):
+def _terminate_at(agent_steps):
+    """SIGTERM arrives within the very agent step."""
+    from ob2i_tf.agent import Agent
+
+    observe = Agent.observe
+
+    def observe_and_stop(self, *args):
+        reports = observe(self, *args)
+        if self.agent_steps == agent_steps:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return reports
+
+    Agent.observe = observe_and_stop
+
+
+def start(argv, output=os.devnull, cwd=os.curdir, largest_file_bytes=None, stop_at=None):
     """Starts `run_experiment.py` with argv[1:]; its stderr goes to the file `output`."""
     process = _PROCESSES.Process(
-        target=_in_process, args=(argv, str(output), str(cwd), largest_file_bytes)
+        target=_in_process, args=(argv, str(output), str(cwd), largest_file_bytes, stop_at)
     )
     process.start()
     return process

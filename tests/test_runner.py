@@ -39,11 +39,11 @@ def arguments(base_dir, **settings):
     ]  # fmt: skip
 
 
-def run(base_dir, status=0, argv=None, largest_file_bytes=None, **settings):
+def run(base_dir, status=0, argv=None, largest_file_bytes=None, stop_at=None, **settings):
     """Runs to the end; returns what it printed."""
     output = Path(f'{base_dir}.stderr')
     argv = argv or arguments(base_dir, **settings)
-    process = start(argv, output, largest_file_bytes=largest_file_bytes)
+    process = start(argv, output, largest_file_bytes=largest_file_bytes, stop_at=stop_at)
     process.join(timeout=300)
     process.kill()
     assert process.exitcode == status, output.read_text()[-3000:]
@@ -126,8 +126,8 @@ def test_files_of_a_run(straight):
         games = list(csv.DictReader(file))
     assert tuple(games[0]) == metrics.EPISODE_COLUMNS
     assert sum(int(row['episodes']) for row in train) == len(games)
-    (record,) = json.loads((base_dir / 'environment.json').read_text())
-    assert record['packages']['tensorflow'] and record['devices']
+    record = json.loads((base_dir / 'environment.json').read_text())
+    assert record['packages']['tensorflow'] and record['devices'] and not record['earlier']
     assert len(list((base_dir / 'checkpoints').iterdir())) == 2
     assert output.count('No GPU') == 1
     assert [int(row['episodes']) for row in evaluations] == [2, 2, 2, 2]
@@ -195,6 +195,27 @@ def test_a_signal_saves_first_and_the_run_goes_on_from_there(straight, tmp_path,
     assert events(other) == events(base_dir)
 
 
+@pytest.mark.parametrize('agent_steps', [120, 121, 150])
+def test_stopped_at_a_step_of_ones_choice(straight, tmp_path, agent_steps):
+    """120 is the last step of an iteration, 121 the first of the next."""
+    base_dir, _ = straight
+    other = tmp_path / 'run'
+    run(other, status=128 + signal.SIGTERM, stop_at=agent_steps)
+    assert int(newest(other).name) == agent_steps
+    run(other)
+    assert all_rows(other) == all_rows(base_dir)
+    assert events(other) == events(base_dir)
+
+
+def test_checkpoints_within_an_iteration_change_nothing(straight, tmp_path):
+    base_dir, _ = straight
+    other = tmp_path / 'run'
+    run(other, status=128 + signal.SIGTERM, stop_at=150, Runner__checkpoint_steps=25)
+    assert len(list((other / 'checkpoints').iterdir())) == 2
+    run(other, Runner__checkpoint_steps=25)
+    assert all_rows(other) == all_rows(base_dir)
+
+
 def test_killed_between_a_row_and_its_checkpoint(straight, tmp_path):
     """The newest checkpoint is away, all rows and events of its iteration are there."""
     base_dir, _ = straight
@@ -214,8 +235,31 @@ def test_a_damaged_checkpoint_is_skipped_with_a_warning(straight, tmp_path):
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-    assert 'Skipping the damaged checkpoint' in run(other)
+    (newest(other) / 'state.json').write_text('')  # Which a later save must not read.
+    assert 'Skipping the damaged checkpoint' in run(other, status=143, stop_at=400)
+    assert {p.name.partition('-')[0] for p in (other / 'checkpoints').iterdir()} == {
+        '000000000360', '000000000400', 'damaged',
+    }  # fmt: skip
+    run(other)
     assert all_rows(other) == all_rows(base_dir)
+
+
+def test_a_configuration_that_a_part_refuses_leaves_no_trace(tmp_path):
+    other = tmp_path / 'run'
+    last = run(other, status=2, EpisodicUpdate__beta=1.5).strip().splitlines()[-1]
+    assert last == 'error: EpisodicUpdate.beta must be in 0..1, got 1.5'
+    run(other, Runner__num_iterations=0)
+
+
+def test_rows_without_a_checkpoint_are_not_written_over(straight, tmp_path):
+    base_dir, _ = straight
+    other = tmp_path / 'run'
+    shutil.copytree(base_dir, other)
+    (other / 'train.csv').write_text((other / 'train.csv').read_text()[:-30])
+    assert 'rows are missing' in run(other, status=1).splitlines()[-1]
+    shutil.rmtree(other / 'checkpoints')
+    assert 'but no checkpoint' in run(other, status=1).splitlines()[-1]
+    assert len(rows(other, 'train')) == 5
 
 
 def test_without_a_whole_checkpoint_the_run_stops(straight, tmp_path):

@@ -1,0 +1,102 @@
+"""Every shipped gin file: it loads whole, says what its row is made of, and trains on a ROM."""
+
+import csv
+
+import pytest
+
+import gin
+from ob2i_tf import acting, bonuses, config, runner, updates  # noqa: F401, which register parts
+from tests.processes import start
+
+FILES = config.available()
+# Short, and small enough for seconds; what tells the rows apart is left alone.
+SHORT = {
+    'Runner.num_iterations': 1,
+    'Runner.training_steps': 80,
+    'Runner.evaluation_steps': 60,
+    'make_environment.max_episode_frames': 160,
+    'MultiHeadQNetwork.hidden_units': 8,
+    'MultiHeadQNetwork.conv_layers': '((4, 8, 8),)',
+    'EpisodeReplay.capacity_transitions': 200,
+    'Agent.learning_starts': 50,
+}
+# preferences, heads, update, beta, alpha_1 = alpha_2, bonus (design of the paper's tables).
+ROWS = {
+    'ob2i': ('head_preferences', 10, 'EpisodicUpdate', 0.5, 0.5e-4, 'UcbBonus'),
+    'ob2i_released': ('head_preferences', 10, 'EpisodicUpdate', 0.5, 0.5e-4, 'UcbBonus'),
+    'ob2i_small': ('head_preferences', 10, 'EpisodicUpdate', 0.5, 0.5e-4, 'UcbBonus'),
+    'bebu': ('head_preferences', 10, 'EpisodicUpdate', 0.5, 0.0, None),
+    'bebu_ucb': ('ucb_preferences', 10, 'EpisodicUpdate', 0.5, 0.0, None),
+    'bebu_ids': ('ids_preferences', 10, 'EpisodicUpdate', 0.5, 0.0, None),
+    'ebu': ('mean_preferences', 1, 'EpisodicUpdate', 0.5, 0.0, None),
+    'bootdqn': ('head_preferences', 10, 'TransitionUpdate', None, 0.0, None),
+    'bootdqn_ucb': ('head_preferences', 10, 'TransitionUpdate', None, 1e-3, 'UcbBonus'),
+}
+
+
+@pytest.fixture
+def clean_gin():
+    gin.clear_config()
+    yield
+    gin.clear_config()
+
+
+def row_of(file):
+    return file.removesuffix('.gin').replace('_atari', '')
+
+
+def name(reference):
+    return reference and reference.name.rpartition('.')[2]
+
+
+def test_every_file_has_its_row():
+    assert {row_of(file) for file in FILES} == set(ROWS)
+
+
+@pytest.mark.parametrize('file', FILES)
+def test_a_file_is_its_row(file, clean_gin):
+    config.load([file])
+    update = name(config.value('Runner.update'))
+    assert ROWS[row_of(file)] == (
+        name(config.value('Agent.preferences')),
+        config.value('MultiHeadQNetwork.num_heads'),
+        update,
+        config.value(f'{update}.beta') if update == 'EpisodicUpdate' else None,
+        config.value(f'{update}.alpha_1'),
+        name(config.value(f'{update}.bonus')),
+    )
+    assert config.value(f'{update}.alpha_1') == config.value(f'{update}.alpha_2')
+    assert config.value('make_atari.sticky_action_probability') == 0.0
+    assert config.value('make_atari.full_action_space') is False
+
+
+def rows_of(base_dir, table='train'):
+    with open(base_dir / f'{table}.csv', newline='') as file:
+        table = list(csv.DictReader(file))
+    for row in table:
+        row.pop('agent_steps_per_second', None)
+    return table
+
+
+@pytest.mark.parametrize('file', FILES)
+def test_a_file_trains_on_a_rom_and_resumes_exactly(file, tmp_path):
+    def run(folder, iterations):
+        settings = {**SHORT, 'Runner.num_iterations': iterations}
+        process = start(
+            ['run_experiment.py', f'--gin_files={file}', f'--base_dir={tmp_path / folder}',
+             *(f'--gin_bindings={name} = {value}' for name, value in settings.items())],
+            output=tmp_path / 'stderr',
+        )  # fmt: skip
+        process.join(timeout=120)
+        assert process.exitcode == 0, (tmp_path / 'stderr').read_text()[-2000:]
+
+    run('resumed', 1)
+    run('resumed', 2)
+    run('straight', 2)
+    for table in ('train', 'eval', 'episodes'):
+        assert rows_of(tmp_path / 'resumed', table) == rows_of(tmp_path / 'straight', table)
+    train = rows_of(tmp_path / 'straight')
+    assert [int(row['learner_steps']) > 0 for row in train] == [True, True]
+    assert all(float(row['loss']) > 0 for row in train)
+    has_bonus = ROWS[row_of(file)][5] is not None
+    assert all((float(row['bonus_mean']) > 0) == has_bonus for row in train)
