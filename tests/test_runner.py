@@ -363,3 +363,15 @@ def test_nan_stops_the_run_and_keeps_the_last_good_checkpoint(straight, tmp_path
     last = run(other, status=1, QLearner__learning_rate=1e30).strip().splitlines()[-1]
     assert last.startswith('error: ') and ('loss' in last or 'NaN' in last)
     assert all(not checkpoint.damage(path) for path in (other / 'checkpoints').iterdir())
+
+
+def test_scores_are_raw_and_returns_are_clipped(tmp_path):
+    run(
+        tmp_path / 'run', make_environment__name="'Q*Bert'", Runner__num_iterations=1,
+        make_environment__max_episode_frames=1200, Runner__training_steps=400,
+        Runner__evaluation_steps=400, Agent__learning_starts=390, Runner__evaluation_epsilon=1.0,
+    )  # fmt: skip
+    (train,) = csv.DictReader(open(tmp_path / 'run' / 'train.csv'))
+    assert float(train['score_mean']) == 25 * float(train['return_mean']) > 0  # 25 points a cube.
+    (evaluation,) = csv.DictReader(open(tmp_path / 'run' / 'eval.csv'))
+    assert float(evaluation['score_max']) >= 25 and float(evaluation['score_max']) % 25 == 0
