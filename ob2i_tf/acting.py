@@ -2,8 +2,8 @@
 
 A preference function maps q_values [B, K, A] to [B, A]. One that follows the head drawn for the
 episode takes a further argument, `heads` [B], and may look at q_values[b, heads[b]] only: with a
-single environment no other head is computed. B is the number of environments, K of heads, A of
-actions.
+single environment no other head is computed. One that draws random numbers takes `seed`, [2] int32,
+for TensorFlow's stateless functions. B is the number of environments, K of heads, A of actions.
 """
 
 import inspect
@@ -12,9 +12,10 @@ import numpy as np
 import tensorflow as tf
 
 import gin
-from ob2i_tf import bonuses
+from ob2i_tf import bonuses, networks
 
 TIE_BREAKS = ('random', 'lowest')
+BELIEFS = ('sample', 'mean')
 
 
 @gin.configurable
@@ -100,18 +101,23 @@ class Policy:
     """Epsilon-greedy on a preference function, in one compiled call.
 
     Args:
-      network: built MultiHeadQNetwork.
+      posterior: posteriors.Posterior.
       preferences: a preference function.
       tie_break: see `greedy_actions`.
+      belief: what of the posterior is acted on, its 'sample' or its 'mean'.
     """
 
-    def __init__(self, network, preferences, tie_break='random'):
+    def __init__(self, posterior, preferences, tie_break='random', belief='sample'):
         if tie_break not in TIE_BREAKS:
             raise ValueError(f'tie_break must be one of {TIE_BREAKS}, got {tie_break!r}')
-        self._network = network
+        if belief not in BELIEFS:
+            raise ValueError(f'belief must be one of {BELIEFS}, got {belief!r}')
+        self._posterior = posterior
+        self._num_actions = posterior.network.num_actions
         self._function = preferences
-        self._follows_a_head = 'heads' in inspect.signature(preferences).parameters
+        self._takes = set(inspect.signature(preferences).parameters)
         self._tie_break = tie_break
+        self._belief = belief
 
     def actions(self, observations, heads, epsilon, rng):
         """Actions for B environments.
@@ -127,9 +133,10 @@ class Policy:
         """
         count = len(observations)
         explore = rng.random(count) < epsilon
-        actions = rng.integers(self._network.num_actions, size=count, dtype=np.int32)
+        actions = rng.integers(self._num_actions, size=count, dtype=np.int32)
         if not explore.all():
-            preferences = self._preferences(observations, heads).numpy()
+            seed = rng.integers(2**31, size=2, dtype=np.int32)
+            preferences = self._preferences(observations, heads, seed).numpy()
             greedy = greedy_actions(preferences, rng, self._tie_break)
             actions = np.where(explore, actions, greedy)
         return actions
@@ -138,7 +145,15 @@ class Policy:
         return [self._preferences]
 
     @tf.function(reduce_retracing=True)
-    def _preferences(self, observations, heads):
-        if self._follows_a_head:
-            return self._function(*self._network.following(observations, heads))
-        return self._function(self._network(observations))
+    def _preferences(self, observations, heads, seed):
+        belief_seed, own_seed = networks.split_draws(seed)
+        options = {'seed': own_seed} if 'seed' in self._takes else {}
+        if self._belief == 'mean':
+            belief_seed = None
+        if 'heads' in self._takes:
+            q_values, options['heads'] = self._posterior.following(observations, heads, belief_seed)
+        elif belief_seed is None:
+            q_values = self._posterior.mean(observations)
+        else:
+            q_values = self._posterior.sample(observations, belief_seed)
+        return self._function(q_values, **options)

@@ -22,6 +22,7 @@ class Agent:
 
     Args:
       learner: QLearner.
+      posterior: posteriors.Posterior of the learner's network.
       update: hands out a Batch for each learner step, see updates.py.
       replay: EpisodeReplay.
       num_envs: number of environments.
@@ -43,6 +44,7 @@ class Agent:
     def __init__(
         self,
         learner,
+        posterior,
         update,
         replay,
         num_envs: int,
@@ -75,11 +77,11 @@ class Agent:
                 f'{discount} and {learning_starts}'
             )
         self.learner = learner
+        self.posterior = posterior
         self.update = update
         self.replay = replay
         self.agent_steps = 0
-        self.policy = acting.Policy(learner.network, preferences, tie_break)
-        self._num_heads = learner.network.num_heads
+        self.policy = acting.Policy(posterior, preferences, tie_break)
         self._num_envs = num_envs
         self._rng = rng
         self._epsilon = epsilon
@@ -101,13 +103,24 @@ class Agent:
             return 1.0
         return self._epsilon(self.agent_steps)
 
-    def begin(self, observations):
-        """Starts in environments that were just reset: a head and an empty episode for each."""
-        self._heads = self._draw_heads(self._num_envs)
+    @property
+    def heads(self):
+        """[num_envs] int32, what each environment follows."""
+        return self._heads
+
+    def begin(self, observations, heads=None):
+        """Starts in environments that were just reset, with empty episodes.
+
+        Args:
+          observations: [num_envs, *stack].
+          heads: what each environment follows; None: drawn.
+        """
+        self._heads = self._draw_heads(self._num_envs) if heads is None else heads
         self._recorders = [_Recorder(stack, self.replay.history) for stack in observations]
 
     def act(self, observations):
         """Actions [num_envs] int32 for stacks [num_envs, *stack]."""
+        self._acted_on = observations
         return self.policy.actions(observations, self._heads, self.epsilon, self._rng)
 
     def observe(self, actions, observations, rewards, terminated, truncated, info):
@@ -126,6 +139,13 @@ class Agent:
         ):
             self.replay.add_episode(episode)
         over = info['game_over']
+        self.posterior.observe(
+            types.Step(
+                self._acted_on, actions, self._heads, rewards,
+                np.where(self._is_terminal(terminated, truncated), 0, self._discount),
+                info['final_obs'], terminated | truncated, over,
+            )
+        )  # fmt: skip
         if self._head_per_episode:
             over = over | terminated | truncated
         if over.any():
@@ -138,13 +158,17 @@ class Agent:
         for index, recorder in enumerate(self._recorders):
             recorder.add(actions[index], rewards[index], final_observations[index])
             if terminated[index] or truncated[index]:
-                terminal = terminated[index] or self._timeout_is_terminal
+                terminal = self._is_terminal(terminated[index], truncated[index])
                 episodes.append(recorder.episode(self._discount, terminal))
                 self._recorders[index] = _Recorder(observations[index], self.replay.history)
         return episodes
 
+    def _is_terminal(self, terminated, truncated):
+        return terminated | (truncated & self._timeout_is_terminal)
+
     def end(self):
         """Stores the episodes in progress as truncated ones: they bootstrap from their end."""
+        self.posterior.end()
         for recorder in self._recorders:
             if recorder.length:
                 self.replay.add_episode(recorder.episode(self._discount, terminal=False))
@@ -159,6 +183,7 @@ class Agent:
                     reports += self._learner_step()
                 if self.agent_steps % self._target_period == 0:
                     self.learner.update_target()
+                    self.posterior.target_updated()
         return reports
 
     def _learner_step(self):
@@ -176,7 +201,7 @@ class Agent:
         return [{**self.learner.step(batch), **report}]
 
     def _draw_heads(self, count):
-        return self._rng.integers(self._num_heads, size=count, dtype=np.int32)
+        return self.posterior.draw_heads(count, self._rng)
 
     def state(self):
         """JSON-able: counts, heads, random state. Episodes in progress are not part of it."""

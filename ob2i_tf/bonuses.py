@@ -1,11 +1,17 @@
 """Exploration bonuses: what an agent is paid for visiting the unknown."""
 
-from typing import Callable
+from typing import Callable, Literal, Sequence
 
+import numpy as np
 import tensorflow as tf
 
 import gin
+from ob2i_tf import networks, optimizers, types
 from ob2i_tf.moments import RunningStd
+
+RND_SCALES = ('returns', 'bonuses')
+RND_STATES = ('state', 'next_state')
+_FRAMES_PER_PASS = 256
 
 
 @gin.configurable
@@ -29,8 +35,36 @@ def ensemble_std(q_values):
     return tf.where(positive, tf.sqrt(tf.where(positive, variance, 1)), 0)
 
 
+class Bonus(tf.Module):
+    """What a bonus is to an update.
+
+    Attributes:
+      needs_order: whether the rows of an Experience have to be an episode in order.
+    """
+
+    needs_order = False
+
+    def build(self, frame_shape, seed):
+        """Called once, before anything else: the shape of a frame, and an int."""
+
+    def __call__(self, experience: types.Experience):
+        """The bonuses of n transitions.
+
+        Returns:
+          B [n], of the pairs (s, a); B~ [n, A], of the actions at s', ready for the target; and
+          the means of both before normalisation.
+        """
+        raise NotImplementedError
+
+    def learn(self, frames, weights):
+        """Called with the newest frames [B, *frame] and weights [B] of each learner step."""
+
+    def compiled_functions(self):
+        return []
+
+
 @gin.configurable
-class UcbBonus(tf.Module):
+class UcbBonus(Bonus):
     """The bonuses B and B~ of a target, from the heads' values (paper, section 3.2).
 
     B is the bonus of the pairs (s, a) by the online network, B~ of the actions at s' by the target
@@ -61,18 +95,10 @@ class UcbBonus(tf.Module):
         self.reward_bonus_std = RunningStd(prior_count)
         self.next_bonus_std = RunningStd(prior_count)
 
-    def __call__(self, q_values, next_q, actions):
-        """The bonuses of n transitions.
-
-        Args:
-          q_values: [n, K, A], the online network at the observations.
-          next_q: [n, K, A], Q~, the target network at the next observations.
-          actions: [n] int.
-
-        Returns:
-          B [n], B~ [n, A], and the means of both before normalisation.
-        """
-        reward_bonus = tf.gather(self._measure(q_values), actions, batch_dims=1)
+    def __call__(self, experience):
+        """See Bonus."""
+        q_values, next_q = experience.q_values(), experience.next_q
+        reward_bonus = tf.gather(self._measure(q_values), experience.actions, batch_dims=1)
         next_bonus = self._measure(next_q)
         means = tf.reduce_mean(reward_bonus), tf.reduce_mean(next_bonus)
         if self._normalize_reward_bonus:
@@ -100,3 +126,134 @@ class UcbBonus(tf.Module):
             normalized = tf.concat([running_std.normalize(bonus[start:end]), normalized], axis=0)
             end = start
         return normalized
+
+
+@gin.configurable
+class RndBonus(Bonus):
+    """Random network distillation: how badly a random network is predicted (Burda et al. 2019).
+
+    The bonus of a state is the predictor's mean squared error on its newest frame, divided by a
+    running standard deviation. B is that of s, B~ that of s' whatever the action: "an independent
+    RND network to generate RND-bonus for each state", "added to both the immediate reward and
+    next-Q" (paper, section 5.3, which leaves the rest open). Frames are whitened by the moments of
+    all frames that targets were computed for, and clipped to +-5.
+
+    Args:
+      conv_layers: (filters, kernel size, stride) of both networks, leaky ReLU.
+      features: D, outputs of both networks.
+      predictor_layers: ReLU units of the dense layers that the predictor has in addition.
+      optimizer: builds the predictor's.
+      train_period: learner steps between steps of the predictor.
+      scale_by: 'returns', the standard deviation of the discounted sums of bonuses from an
+        episode's start (Burda et al.), or 'bonuses', that of the bonuses themselves.
+      discount: of those sums.
+      reward_state: whose bonus B is, that of the 'state' or of the 'next_state'.
+    """
+
+    def __init__(
+        self,
+        conv_layers: Sequence = ((32, 8, 4), (64, 4, 2), (64, 3, 1)),
+        features: int = 512,
+        predictor_layers: Sequence = (512, 512),
+        optimizer: Callable = optimizers.adam,
+        train_period: int = 1,
+        scale_by: Literal[RND_SCALES] = 'returns',
+        discount: float = 0.99,
+        reward_state: Literal[RND_STATES] = 'state',
+    ):
+        super().__init__(name='rnd_bonus')
+        if scale_by not in RND_SCALES:
+            raise ValueError(f'RndBonus.scale_by must be one of {RND_SCALES}, got {scale_by!r}')
+        if reward_state not in RND_STATES:
+            raise ValueError(
+                f'RndBonus.reward_state must be one of {RND_STATES}, got {reward_state!r}'
+            )
+        if train_period < 1:
+            raise ValueError(f'RndBonus.train_period must be at least 1, got {train_period}')
+        self.needs_order = scale_by == 'returns'
+        self._conv_layers = conv_layers
+        self._features = features
+        self._predictor_layers = predictor_layers
+        self._optimizer = optimizer()
+        self._train_period = train_period
+        self._discount = discount
+        self._reward_state = reward_state
+        self.bonus_std = RunningStd()
+        self._calls = tf.Variable(0, dtype=tf.int64, trainable=False, name='calls')
+
+    def build(self, frame_shape, seed):
+        """See Bonus."""
+        self.frame_moments = RunningStd(shape=frame_shape)
+        seeds = networks.split_seed(seed, 2)
+        self.target, self.predictor = (
+            _rnd_network(frame_shape, self._conv_layers, (*dense, self._features), seed)
+            for dense, seed in zip(((), self._predictor_layers), seeds)
+        )
+        self.target.trainable = False
+        self._optimizer._create_all_weights(self.predictor.trainable_variables)  # For checkpoints.
+
+    def __call__(self, experience):
+        """See Bonus."""
+        for start in tf.range(0, tf.shape(experience.frames)[0], _FRAMES_PER_PASS):
+            self.frame_moments.update(experience.frames[start : start + _FRAMES_PER_PASS])
+        state, next_state = self.errors(experience.frames), self.errors(experience.next_frames)
+        reward_bonus = state if self._reward_state == 'state' else next_state
+        means = tf.reduce_mean(reward_bonus), tf.reduce_mean(next_state)
+        sums = reward_bonus
+        if self.needs_order:
+            sums = tf.scan(lambda sum_, bonus: self._discount * sum_ + bonus, reward_bonus)
+        self.bonus_std.update(sums)
+        next_bonus = tf.zeros_like(experience.next_q[:, 0]) + next_state[:, None]
+        return self.bonus_std.normalize(reward_bonus), self.bonus_std.normalize(next_bonus), means
+
+    def learn(self, frames, weights):
+        """A step of the predictor on every `train_period`-th call; see Bonus."""
+        self._learn(frames, weights)
+
+    def compiled_functions(self):
+        return [self._learn]
+
+    def errors(self, frames):
+        """[n, *frame] -> [n]: how far the predictor is from the random network."""
+        return networks.in_passes(
+            lambda start, end: self._errors(frames[start:end]),
+            tf.shape(frames)[0], _FRAMES_PER_PASS, tf.TensorSpec([None], tf.float32),
+        )  # fmt: skip
+
+    def _errors(self, frames):
+        frames = tf.cast(frames, tf.float32) - tf.cast(self.frame_moments.mean, tf.float32)
+        frames = tf.clip_by_value(self.frame_moments.normalize(frames), -5.0, 5.0)
+        return tf.reduce_mean(
+            tf.math.squared_difference(self.predictor(frames), self.target(frames)), axis=-1
+        )
+
+    @tf.function(reduce_retracing=True)
+    def _learn(self, frames, weights):
+        self._calls.assign_add(1)
+        if self._calls % self._train_period == 0:
+            variables = self.predictor.trainable_variables
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(weights * self._errors(frames)) / tf.reduce_sum(weights)
+            self._optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
+
+
+def _rnd_network(frame_shape, conv_layers, dense_layers, seed):
+    """Convolutions with leaky ReLU, then dense layers with ReLU but for the last, linear one."""
+    seeds = iter(networks.split_seed(seed, len(conv_layers) + len(dense_layers)))
+
+    def options(activation):
+        initializer = tf.keras.initializers.Orthogonal(np.sqrt(2), next(seeds))
+        return {'activation': activation, 'kernel_initializer': initializer}
+
+    layers = [tf.keras.layers.Input(frame_shape)]
+    if conv_layers:
+        layers.append(tf.keras.layers.Reshape((*frame_shape, 1)))
+    for filters, kernel_size, stride in conv_layers:
+        layers.append(
+            tf.keras.layers.Conv2D(filters, kernel_size, stride, **options(tf.nn.leaky_relu))
+        )
+    layers.append(tf.keras.layers.Flatten())
+    for index, units in enumerate(dense_layers):
+        last = index == len(dense_layers) - 1
+        layers.append(tf.keras.layers.Dense(units, **options(None if last else 'relu')))
+    return tf.keras.Sequential(layers)

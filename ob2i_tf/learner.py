@@ -1,33 +1,34 @@
 """One compiled gradient step, and the target network."""
 
-from typing import Literal
+from typing import Callable, Literal, Optional
 
 import numpy as np
 import tensorflow as tf
 
 import gin
-from ob2i_tf import networks, types
+from ob2i_tf import networks, optimizers, types
 from ob2i_tf.errors import NotFiniteError
 
 LOSSES = ('squared', 'huber')
 TARGET_INITS = ('copy', 'random')
 
 
-@gin.configurable
+@gin.configurable(denylist=['seed'])
 class QLearner(tf.Module):
-    """Regresses the network on batches of targets with Adam.
+    """Regresses the network on batches of targets.
 
     The loss is the mean over batch and heads of (target - Q^k(s, a))^2; rows of weight 0 do not
-    count. Defaults are the paper's for Atari (table 4).
+    count, and a head that a mask leaves out of a row adds 0 to it.
 
     Args:
       network: the online network, built.
       target_network: its twin, built.
+      seed: of the noise of noisy networks, drawn anew for each step.
+      optimizer: builds the optimizer, see optimizers.py.
       loss: 'squared' (the paper) or 'huber' with delta 1 (the released code).
       loss_scale: factor on the loss; the released code divides it by K.
-      learning_rate, adam_beta_1, adam_beta_2, adam_epsilon: of Adam, bias-corrected, epsilon added
-        to the square root of the uncorrected second moment as in TensorFlow's own op.
-      max_gradient_norm: the global norm at which gradients are clipped.
+      max_gradient_norm: the global norm at which gradients are clipped (paper, table 4), networks
+        that learn apart each on their own; None: never.
       target_init: 'copy' starts the target network equal to the online one; 'random' leaves it at
         its own initial weights until the first copy (the released code).
     """
@@ -36,13 +37,11 @@ class QLearner(tf.Module):
         self,
         network,
         target_network,
+        seed=0,
+        optimizer: Callable = optimizers.adam,
         loss: Literal[LOSSES] = 'squared',
         loss_scale: float = 1.0,
-        learning_rate: float = 2.5e-4,
-        adam_beta_1: float = 0.9,
-        adam_beta_2: float = 0.999,
-        adam_epsilon: float = 1e-7,
-        max_gradient_norm: float = 10.0,
+        max_gradient_norm: Optional[float] = 10.0,
         target_init: Literal[TARGET_INITS] = 'copy',
     ):
         super().__init__(name='learner')
@@ -54,21 +53,18 @@ class QLearner(tf.Module):
             )
         self.network = network
         self.target_network = target_network
+        self._optimizer = optimizer()
+        self._generator = tf.random.Generator.from_seed(seed)
         self._loss = loss
         self._loss_scale = loss_scale
-        self._learning_rate = learning_rate
-        self._betas = (adam_beta_1, adam_beta_2)
-        self._epsilon = adam_epsilon
         self._max_norm = max_gradient_norm
-        self._first_moments = [_slot(v) for v in network.trainable_variables]
-        self._second_moments = [_slot(v) for v in network.trainable_variables]
-        self._steps = tf.Variable(0, dtype=tf.int64, trainable=False, name='learner_steps')
+        self._optimizer._create_all_weights(network.trainable_variables)  # For checkpoints.
         if target_init == 'copy':
             self.update_target()
 
     @property
     def learner_steps(self):
-        return int(self._steps)
+        return int(self._optimizer.iterations)
 
     def step(self, batch: types.Batch):
         """One gradient step on `batch`; returns {'loss': ..., 'q_mean': ...} as floats.
@@ -101,18 +97,22 @@ class QLearner(tf.Module):
         networks.copy_variables(self.network, self.target_network)
 
     @tf.function(reduce_retracing=True)
-    def _step(self, observations, actions, targets, weights):
-        variables = self.network.trainable_variables
+    def _step(self, observations, actions, targets, weights, masks):
+        seed = self._generator.make_seeds()[:, 0]
+        groups = self.network.learners
         with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(variables)
+            tape.watch(groups)
             q_values = tf.gather(
-                tf.transpose(self.network(observations), (0, 2, 1)), actions, axis=1, batch_dims=1
-            )
-            errors = tf.reduce_mean(self._error(targets - q_values), axis=1)
+                tf.transpose(self.network(observations, seed), (0, 2, 1)),
+                actions, axis=1, batch_dims=1,
+            )  # fmt: skip
+            errors = tf.reduce_mean(masks * self._error(targets - q_values), axis=1)
             loss = tf.reduce_sum(weights * errors) / tf.reduce_sum(weights)
             scaled_loss = self._loss_scale * loss
-        gradients = tape.gradient(scaled_loss, variables)
-        self._apply(_clip_by_global_norm(gradients, self._max_norm))
+        gradients = []
+        for group, of_group in zip(groups, tape.gradient(scaled_loss, groups)):
+            gradients += zip(_clip_by_global_norm(of_group, self._max_norm), group)
+        self._optimizer.apply_gradients(gradients)
         q_mean = tf.reduce_sum(weights * tf.reduce_mean(q_values, axis=1)) / tf.reduce_sum(weights)
         return loss, q_mean
 
@@ -122,33 +122,11 @@ class QLearner(tf.Module):
         size = tf.abs(difference)
         return tf.where(size <= 1, 0.5 * tf.square(difference), size - 0.5)
 
-    def _apply(self, gradients):
-        """Adam by TensorFlow's fused op, which touches each array once."""
-        steps = tf.cast(self._steps.assign_add(1), tf.float32)
-        beta_1, beta_2 = self._betas
-        for variable, first, second, gradient in zip(
-            self.network.trainable_variables, self._first_moments, self._second_moments, gradients
-        ):
-            tf.raw_ops.ResourceApplyAdam(
-                var=variable.handle,
-                m=first.handle,
-                v=second.handle,
-                beta1_power=tf.pow(beta_1, steps),
-                beta2_power=tf.pow(beta_2, steps),
-                lr=self._learning_rate,
-                beta1=beta_1,
-                beta2=beta_2,
-                epsilon=self._epsilon,
-                grad=gradient,
-            )
-
-
-def _slot(variable):
-    return tf.Variable(tf.zeros_like(variable), trainable=False)
-
 
 def _clip_by_global_norm(gradients, max_norm):
     """Like tf.clip_by_global_norm, but leaves gradients below the norm untouched and unread."""
+    if max_norm is None:
+        return gradients
     norm = tf.sqrt(tf.add_n([2 * tf.nn.l2_loss(gradient) for gradient in gradients]))
     return tf.cond(
         norm > max_norm,

@@ -13,33 +13,31 @@ class RunningStd(tf.Module):
     Args:
       prior_count: weight, in values, of a prior with mean 0 and variance 1. 0 gives exactly the
         moments of the data; the released code has 1e-4.
+      shape: of one value; each of its elements has moments of its own.
     """
 
-    def __init__(self, prior_count=0.0):
+    def __init__(self, prior_count=0.0, shape=()):
         super().__init__(name='running_std')
         self.count = tf.Variable(prior_count, dtype=tf.float64, trainable=False, name='count')
-        self.mean = tf.Variable(0.0, dtype=tf.float64, trainable=False, name='mean')
+        self.mean = tf.Variable(
+            tf.zeros(shape, tf.float64), dtype=tf.float64, trainable=False, name='mean'
+        )
         self.squares = tf.Variable(  # Sum of squared deviations from the mean.
-            prior_count, dtype=tf.float64, trainable=False, name='squares'
+            tf.fill(shape, tf.constant(prior_count, tf.float64)), trainable=False, name='squares'
         )
 
     @property
     def std(self):
         """Standard deviation, float64; 1 while unknown or 0, so that nothing divides by 0."""
         variance = tf.math.divide_no_nan(self.squares, self.count)
-        return tf.where(variance > 0, tf.sqrt(variance), 1.0)
+        return tf.where(variance > 0, tf.sqrt(variance), tf.ones_like(variance))
 
-    def update(self, x, weights=None):
-        """Takes in all values of x, of any shape; those whose weight is 0 do not count."""
-        x = tf.cast(x, tf.float64)
-        weights = (
-            tf.ones_like(x)
-            if weights is None
-            else tf.broadcast_to(tf.cast(weights, tf.float64), tf.shape(x))
-        )
-        count = tf.reduce_sum(weights)
-        mean = tf.math.divide_no_nan(tf.reduce_sum(weights * x), count)
-        squares = tf.reduce_sum(weights * tf.square(x - mean))
+    def update(self, x):
+        """Takes in all values of x, [..., *shape]."""
+        x = tf.reshape(tf.cast(x, tf.float64), (-1, *self.mean.shape))
+        count = tf.cast(tf.shape(x)[0], tf.float64)
+        mean = tf.math.divide_no_nan(tf.reduce_sum(x, axis=0), count)
+        squares = tf.reduce_sum(tf.square(x - mean), axis=0)
         total = self.count + count
         delta = mean - self.mean
         share = tf.math.divide_no_nan(count, total)

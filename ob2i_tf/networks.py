@@ -3,73 +3,142 @@
 D is the number of trunk features, H of hidden units of a head, K of heads, A of actions.
 """
 
-from typing import Literal, Sequence
+import functools
+from typing import Literal, Optional, Sequence
 
 import numpy as np
 import tensorflow as tf
 
 import gin
 
+NOISES = ('factorised', 'independent')
+
+
+def factorised_noise(shape, seed):
+    """f(e_out) f(e_in)^T with f(x) = sign(x) sqrt|x| (Fortunato et al. 2018, eq. 10 and 11).
+
+    Args:
+      shape: (K, units, D) of the kernels of K heads; each head draws its own.
+      seed: [2] int.
+
+    Returns:
+      The noise of the kernels, [K, units, D], and of the biases, [K, units, 1].
+    """
+    heads, units, fan_in = shape
+    draws = tf.random.stateless_normal((heads, units + fan_in), seed)
+    draws = tf.sign(draws) * tf.sqrt(tf.abs(draws))
+    rows, columns = draws[:, :units, None], draws[:, None, units:]
+    return rows * columns, rows
+
+
+def independent_noise(shape, seed):
+    """A normal draw for each weight; arguments and results as of `factorised_noise`."""
+    heads, units, fan_in = shape
+    draws = tf.random.stateless_normal((heads, units, fan_in + 1), seed)
+    return draws[..., :-1], draws[..., -1:]
+
+
+class HeadLayer(tf.keras.layers.Layer):
+    """The kernels [K, units, D] and biases [K, units, 1] of one linear layer in each of K heads.
+
+    Without noise kernels are Glorot-uniform and biases 0. With noise each weight is mu + sigma e
+    (Fortunato et al. 2018, eq. 9), mu uniform in +-1/sqrt(D) and sigma 0.5/sqrt(D) for 'factorised'
+    noise, +-sqrt(3/D) and 0.017 for 'independent' (their section 3.2).
+    """
+
+    def __init__(self, num_heads, units, noise, trainable, seed, name):
+        super().__init__(name=name, trainable=trainable)
+        self._shape = (num_heads, units)
+        self._noise = noise
+        self._seed = seed
+
+    def build(self, input_shape):
+        fan_in = int(input_shape[-1])
+        num_heads, units = self._shape
+        kernel, bias = (num_heads, units, fan_in), (num_heads, units, 1)
+        if self._noise is None:
+            limit = np.sqrt(6 / (fan_in + units))
+            initializers = _uniform(limit, self._seed), 'zeros'
+        elif self._noise == 'factorised':
+            initializers, sigma = (
+                _uniform_pair(np.sqrt(1 / fan_in), self._seed),
+                0.5 / np.sqrt(fan_in),
+            )
+        else:
+            initializers, sigma = _uniform_pair(np.sqrt(3 / fan_in), self._seed), 0.017
+        self.kernel = self.add_weight('kernel', kernel, initializer=initializers[0])
+        self.bias = self.add_weight('bias', bias, initializer=initializers[1])
+        if self._noise is not None:
+            constant = tf.keras.initializers.Constant(sigma)
+            self.kernel_sigma = self.add_weight('kernel_sigma', kernel, initializer=constant)
+            self.bias_sigma = self.add_weight('bias_sigma', bias, initializer=constant)
+
+    def weights_of(self, head, seed):
+        """Kernels and biases of all heads (head None) or one; with noise drawn by `seed` if any."""
+
+        def at_head(x):  # A slice of all would cost its gradient a copy.
+            return x if head is None else x[head : head + 1]
+
+        kernel, bias = at_head(self.kernel), at_head(self.bias)
+        if self._noise is None or seed is None:
+            return kernel, bias
+        draw = factorised_noise if self._noise == 'factorised' else independent_noise
+        kernel_noise, bias_noise = draw(self.kernel.shape, seed)
+        return (
+            kernel + at_head(self.kernel_sigma) * at_head(kernel_noise),
+            bias + at_head(self.bias_sigma) * at_head(bias_noise),
+        )
+
 
 class Heads(tf.keras.layers.Layer):
     """K heads of one ReLU layer and one linear layer, computed as one product.
 
-    The K hidden kernels lie in one array [K H, D], a head after the other, and features are
-    multiplied from its right: `kernel @ features^T`. That way all heads are one wide product, one
-    head is a contiguous slice that is read without touching the others, and no gradient multiplies
-    by a large transposed array (measured at D = 3136, K H = 5120, batch 32, on 2 CPU cores: 14 ms
-    against 61 ms for the gradient of the features in the usual [D, K H] layout, and 0.7 against 2
-    ms for one head).
+    Features are multiplied from the right of the hidden kernels, `kernel @ features^T`, with the
+    kernels of all heads below one another. That way all heads are one wide product, one head is a
+    contiguous slice that is read without touching the others, and no gradient multiplies by a large
+    transposed array (measured at D = 3136, K H = 5120, batch 32, on 2 CPU cores: 14 ms against 61
+    ms for the gradient of the features in the usual [D, K H] layout, and 0.7 against 2 ms for one
+    head).
     """
 
-    def __init__(self, num_actions, num_heads, hidden_units, seed):
-        super().__init__(name='heads')
-        self.num_actions = num_actions
-        self.num_heads = num_heads
+    def __init__(self, num_outputs, num_heads, hidden_units, noise, train_output, seed, name):
+        super().__init__(name=name)
         self.hidden_units = hidden_units
-        self._seeds = _seeds(seed, 2)
+        seeds = split_seed(seed, 2)
+        self.hidden_layer = HeadLayer(num_heads, hidden_units, noise, True, seeds[0], 'hidden')
+        self.output_layer = HeadLayer(
+            num_heads, num_outputs, noise, train_output, seeds[1], 'output'
+        )
 
     def build(self, input_shape):
-        features = int(input_shape[-1])
-        shape = (self.num_heads, self.num_actions, self.hidden_units)
-        self.hidden_kernel = self.add_weight(
-            'hidden_kernel',
-            (self.num_heads * self.hidden_units, features),
-            initializer=_glorot_uniform(features, self.hidden_units, self._seeds[0]),
-        )
-        self.hidden_bias = self.add_weight(
-            'hidden_bias', (self.num_heads * self.hidden_units, 1), initializer='zeros'
-        )
-        self.output_kernel = self.add_weight(
-            'output_kernel',
-            shape,
-            initializer=_glorot_uniform(self.hidden_units, self.num_actions, self._seeds[1]),
-        )
-        self.output_bias = self.add_weight('output_bias', shape[:2] + (1,), initializer='zeros')
+        self.hidden_layer.build(input_shape)
+        self.output_layer.build((None, self.hidden_units))
 
-    def call(self, features):
-        """All heads: [B, D] -> [B, K, A]."""
-        hidden = self._hidden(self.hidden_kernel, self.hidden_bias, features)
-        hidden = tf.reshape(hidden, (self.num_heads, self.hidden_units, tf.shape(features)[0]))
-        values = tf.matmul(self.output_kernel, hidden) + self.output_bias  # [K, A, B]
-        return tf.transpose(values, (2, 0, 1))
+    def call(self, features, head=None, seed=None):
+        """[B, D] -> [B, K, A], or [B, 1, A] of a single head at the price of one."""
+        hidden_seed, output_seed = split_draws(seed)
+        hidden = self._hidden(features, head, hidden_seed)
+        kernel, bias = self.output_layer.weights_of(head, output_seed)
+        return tf.transpose(tf.matmul(kernel, hidden) + bias, (2, 0, 1))
 
-    def one_head(self, features, head):
-        """A single head, at the price of one: [B, D], scalar -> [B, A]."""
-        rows = slice(head * self.hidden_units, (head + 1) * self.hidden_units)
-        hidden = self._hidden(self.hidden_kernel[rows], self.hidden_bias[rows], features)
-        return tf.transpose(tf.matmul(self.output_kernel[head], hidden) + self.output_bias[head])
+    def hidden(self, features):
+        """The ReLU units, [B, D] -> [B, K, H]."""
+        return tf.transpose(self._hidden(features, None, None), (2, 0, 1))
 
-    def _hidden(self, kernel, bias, features):
-        return tf.nn.relu(tf.matmul(kernel, features, transpose_b=True) + bias)
+    def _hidden(self, features, head, seed):
+        kernel, bias = self.hidden_layer.weights_of(head, seed)
+        kernel = tf.reshape(kernel, (-1, features.shape[-1]))
+        hidden = tf.matmul(kernel, features, transpose_b=True) + tf.reshape(bias, (-1, 1))
+        return tf.nn.relu(tf.reshape(hidden, (-1, self.hidden_units, tf.shape(features)[0])))
 
 
-@gin.configurable(denylist=['seed'])
+@gin.configurable(denylist=['seed', 'prior_seed'])
 class MultiHeadQNetwork(tf.keras.Model):
     """K bootstrapped Q-functions over one trunk (Osband et al. 2016; paper, table 4).
 
-    `network(observations)` maps [B, *stack] to [B, K, A] float32. uint8 observations are scaled to
-    [0, 1]. Weights are Glorot-uniform, by the fans of a single layer of a single head, biases 0.
+    `network(observations, seed)` maps [B, *stack] to [B, K, A] float32. uint8 observations are
+    scaled to [0, 1]. Weights are Glorot-uniform, by the fans of a single layer of a single head,
+    biases 0. `seed`, [2] int, draws the noise of noisy heads; without it they act by their means.
 
     Args:
       num_actions: A.
@@ -80,7 +149,14 @@ class MultiHeadQNetwork(tf.keras.Model):
       conv_padding: 'valid' (Mnih et al. 2015; 3136 features) or 'same' (the released code; 7744).
       trunk_gradient_scale: factor on the gradient that the heads send into the trunk; None: 1/K
         (paper, table 4, "normalize by 1/K for each head by following bootstrapped DQN").
+      dueling: each head is a value and its advantages, Q = V + A - mean A, with a hidden layer each
+        (Wang et al. 2016, eq. 9).
+      noise: None, or 'factorised' or 'independent': noisy layers in the heads, see HeadLayer.
+      prior_scale: s > 0 adds s p_k to head k, p a network of the same shape that is never trained
+        (Osband et al. 2018); the released code has 3 for it.
+      train_output: whether gradients reach the last layer; without, it is for a posterior to set.
       seed: of the initial weights.
+      prior_seed: of those of the prior; the same for the online and the target network.
     """
 
     def __init__(
@@ -91,7 +167,12 @@ class MultiHeadQNetwork(tf.keras.Model):
         conv_layers: Sequence = ((32, 8, 4), (64, 4, 2), (64, 3, 1)),
         conv_padding: Literal['valid', 'same'] = 'valid',
         trunk_gradient_scale: float = None,
+        dueling: bool = False,
+        noise: Optional[Literal[NOISES]] = None,
+        prior_scale: float = 0.0,
+        train_output: bool = True,
         seed: int = 0,
+        prior_seed: int = 0,
     ):
         super().__init__(name='q_network')
         if num_heads < 1 or hidden_units < 1:
@@ -99,12 +180,16 @@ class MultiHeadQNetwork(tf.keras.Model):
                 'MultiHeadQNetwork needs num_heads >= 1 and hidden_units >= 1, got '
                 f'{num_heads} and {hidden_units}'
             )
+        if noise not in (None, *NOISES):
+            raise ValueError(
+                f'MultiHeadQNetwork.noise must be None or one of {NOISES}, got {noise!r}'
+            )
         self.num_actions = num_actions
         self.num_heads = num_heads
         self.trunk_gradient_scale = (
             1 / num_heads if trunk_gradient_scale is None else trunk_gradient_scale
         )
-        seeds = _seeds(seed, len(conv_layers) + 1)
+        *conv_seeds, heads_seed, value_seed = split_seed(seed, len(conv_layers) + 2)
         self.trunk = [
             tf.keras.layers.Conv2D(
                 filters,
@@ -115,12 +200,33 @@ class MultiHeadQNetwork(tf.keras.Model):
                 kernel_initializer=tf.keras.initializers.GlorotUniform(seed),
                 name=f'conv_{index}',
             )
-            for index, ((filters, kernel_size, stride), seed) in enumerate(zip(conv_layers, seeds))
+            for index, ((filters, kernel_size, stride), seed) in enumerate(
+                zip(conv_layers, conv_seeds)
+            )
         ]
-        self.heads = Heads(num_actions, num_heads, hidden_units, seeds[-1])
+        shape = (num_heads, hidden_units, noise, train_output)
+        self.heads = Heads(num_actions, *shape, heads_seed, 'heads')
+        self.value_heads = Heads(1, *shape, value_seed, 'value_heads') if dueling else None
+        self.prior_scale = prior_scale
+        self.prior = None
+        if prior_scale:
+            self.prior = MultiHeadQNetwork(
+                num_actions, num_heads, hidden_units, conv_layers, conv_padding,
+                trunk_gradient_scale=1.0, dueling=dueling, noise=None, prior_scale=0.0,
+                train_output=True, seed=prior_seed, prior_seed=0,
+            )  # fmt: skip
+            self.prior.trainable = False
 
-    def call(self, observations):
-        return self.heads(self.features(observations))
+    def call(self, observations, seed=None, head=None):
+        features = self.features(observations)
+        advantage_seed, value_seed = split_draws(seed)
+        q_values = self.heads(features, head, advantage_seed)
+        if self.value_heads is not None:
+            values = self.value_heads(features, head, value_seed)
+            q_values += values - tf.reduce_mean(q_values, axis=-1, keepdims=True)
+        if self.prior is not None:
+            q_values += self.prior_scale * tf.stop_gradient(self.prior(observations, head=head))
+        return q_values
 
     def features(self, observations):
         """The trunk: [B, *stack] -> [B, D]."""
@@ -133,27 +239,113 @@ class MultiHeadQNetwork(tf.keras.Model):
         size = np.prod(features.shape[1:])
         return _scale_gradient(tf.reshape(features, (-1, size)), self.trunk_gradient_scale)
 
-    def following(self, observations, heads):
+    @property
+    def trunk_features(self):
+        """D."""
+        return self.heads.hidden_layer.kernel.shape[-1]
+
+    def hidden(self, observations):
+        """The units that the last layer sees, of the advantages if dueling: -> [B, K, H]."""
+        return self.heads.hidden(self.features(observations))
+
+    def following(self, observations, heads, seed=None):
         """The values of the heads that are followed, at the least cost.
 
         Args:
           observations: [B, *stack].
           heads: [B] int32, the head of each observation.
+          seed: see above.
 
         Returns:
           q_values and heads such that q_values[b, heads[b]] belongs to the head asked for: one
           head alone for a single observation, all of them for several.
         """
-        features = self.features(observations)
         if observations.shape[0] == 1:
-            return self.heads.one_head(features, heads[0])[:, None], tf.zeros_like(heads)
-        return self.heads(features), heads
+            return self(observations, seed, heads[0]), tf.zeros_like(heads)
+        return self(observations, seed), heads
+
+    @property
+    def learners(self):
+        """Groups of variables that learn apart from one another: here one."""
+        return [self.trainable_variables]
+
+
+@gin.configurable(denylist=['seed', 'prior_seed'])
+class IndependentQNetworks(tf.keras.Model):
+    """Networks that share nothing, side by side; to others it is one MultiHeadQNetwork.
+
+    Its heads are those of the first network, then those of the second, and so on.
+
+    Args:
+      num_actions: A.
+      num_networks: how many; each is a MultiHeadQNetwork as configured.
+      seed, prior_seed: split among them.
+    """
+
+    def __init__(
+        self, num_actions: int, num_networks: int = 11, seed: int = 0, prior_seed: int = 0
+    ):
+        super().__init__(name='q_networks')
+        if num_networks < 1:
+            raise ValueError(
+                f'IndependentQNetworks.num_networks must be at least 1, got {num_networks}'
+            )
+        self.networks = [
+            MultiHeadQNetwork(num_actions, seed=seed, prior_seed=prior_seed)
+            for seed, prior_seed in zip(
+                split_seed(seed, num_networks), split_seed(prior_seed, num_networks)
+            )
+        ]
+        self.num_actions = num_actions
+        self.num_heads = sum(network.num_heads for network in self.networks)
+
+    def call(self, observations, seed=None):
+        return tf.concat([network(observations, seed) for network in self.networks], axis=1)
+
+    def following(self, observations, heads, seed=None):
+        """See MultiHeadQNetwork: a single observation goes through one network only."""
+        if observations.shape[0] > 1:
+            return self(observations, seed), heads
+        each = self.networks[0].num_heads
+        branches = [
+            functools.partial(network, observations, seed, heads[0] % each)
+            for network in self.networks
+        ]
+        return tf.switch_case(heads[0] // each, branches), tf.zeros_like(heads)
+
+    def copy_from(self, head):
+        """Makes all networks equal to the one that has this head."""
+        source = self.networks[head // self.networks[0].num_heads]
+        for network in self.networks:
+            if network is not source:
+                copy_variables(source, network)
+
+    @property
+    def learners(self):
+        return [network.trainable_variables for network in self.networks]
 
 
 def build(network, observation_shape, dtype):
     """Creates the variables of `network` for stacks of this shape; returns the network."""
     network(tf.zeros((1, *observation_shape), dtype))
     return network
+
+
+def in_passes(function, count, size, result):
+    """Concatenates function(start, end) over slices of at most `size` of `count` rows.
+
+    Args:
+      function: maps two scalar tensors to rows start .. end - 1 of the result.
+      count: scalar tensor.
+      size: of a slice.
+      result: TensorSpec of the whole, its number of rows None.
+    """
+    passes = (count + size - 1) // size
+    parts = tf.TensorArray(result.dtype, size=passes, infer_shape=False, element_shape=result.shape)
+    for index in tf.range(passes):
+        start = index * size
+        parts = parts.write(index, function(start, tf.minimum(start + size, count)))
+    return parts.concat()
 
 
 def copy_variables(source, destination):
@@ -173,11 +365,21 @@ def _scale_gradient(x, scale):
     return identity(x)
 
 
-def _glorot_uniform(fan_in, fan_out, seed):
-    limit = np.sqrt(6 / (fan_in + fan_out))
+def _uniform(limit, seed):
     return tf.keras.initializers.RandomUniform(-limit, limit, seed)
 
 
-def _seeds(seed, count):
-    """`count` independent seeds that fit the int32 of an initializer."""
+def _uniform_pair(limit, seed):
+    return [_uniform(limit, seed) for seed in split_seed(seed, 2)]
+
+
+def split_draws(seed):
+    """Two independent [2] seeds of stateless draws out of one; None gives None twice."""
+    if seed is None:
+        return None, None
+    return [tf.random.experimental.stateless_fold_in(seed, index) for index in range(2)]
+
+
+def split_seed(seed, count):
+    """`count` independent ints that fit the int32 of an initializer."""
     return [int(word) >> 1 for word in np.random.SeedSequence(seed).generate_state(count)]

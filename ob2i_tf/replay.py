@@ -32,7 +32,7 @@ with contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():
 
 STEP = np.dtype([('action', '<i4'), ('reward', '<f4'), ('discount', '<f4')])
 
-_FORMAT = 1
+_FORMAT = 2
 _PREFIX = 'episodes-'
 _SEGMENT_BYTES = 64 * 2**20  # Before compression.
 _OWN_PAGES_BYTES = 2**16
@@ -117,7 +117,7 @@ class EpisodeReplay:
             ]
         self._rows = []  # Of the table; one for each stored episode, oldest first.
         self._free_rows = []
-        self._bounds = [0]  # Episode i is the transitions _bounds[i] .. _bounds[i + 1] - 1.
+        self._bounds = [0]  # Episode i is the transitions _bounds[i] .. _bounds[i + 1] - 1, by id.
         self._first_id = 0  # Episodes are numbered in order of arrival; the oldest stored one's.
         self._forget_saved()
 
@@ -186,25 +186,38 @@ class EpisodeReplay:
         index = self._rng.integers(oldest, self.num_episodes - newest)
         ((frames, steps),) = self._read([index])
         first = self.history - 1
-        return Episode(frames[first:], *_columns(steps), context=frames[:first])
+        return Episode(
+            frames[first:], *_columns(steps), context=frames[:first], first_id=self._bounds[index]
+        )
 
-    def sample_transitions(self, n):
+    def sample_transitions(self, n, n_steps=1):
         """Transitions, n of them, uniformly over transitions, with replacement.
+
+        Args:
+          n: how many.
+          n_steps: each goes over so many steps, or fewer where its episode ends; its reward is the
+            discounted sum of theirs, its discount the product.
 
         Raises:
           EmptyReplayError: no complete episode is stored.
         """
         if not self.num_transitions:
             raise EmptyReplayError('no transition to sample: replay holds 0 complete episodes')
-        draws = self._bounds[0] + self._rng.integers(self.num_transitions, size=n)
-        indices = [bisect.bisect_right(self._bounds, draw) - 1 for draw in draws.tolist()]
-        times = [draw - self._bounds[index] for draw, index in zip(draws, indices)]
-        episodes = self._read(indices)
-        windows = [frames[t : t + self.history + 1] for (frames, _), t in zip(episodes, times)]
-        steps = np.array([steps[t] for (_, steps), t in zip(episodes, times)], STEP)
-        # Time first: each window is the frames of two stacks.
-        observations, next_observations = stack(np.stack(windows, axis=1), self.history)
-        return Transitions(observations, *_columns(steps), next_observations)
+        ids = self._bounds[0] + self._rng.integers(self.num_transitions, size=n)
+        indices = [bisect.bisect_right(self._bounds, i) - 1 for i in ids.tolist()]
+        times = [i - self._bounds[index] for i, index in zip(ids.tolist(), indices)]
+        # Time first: a window of frames is a stack.
+        windows, next_windows = [], []
+        columns = np.empty(n, STEP)
+        for row, ((frames, steps), t) in enumerate(zip(self._read(indices), times)):
+            steps = steps[t : t + n_steps]
+            columns[row] = (steps['action'][0], *_discounted(steps))
+            windows.append(frames[t : t + self.history])
+            next_windows.append(frames[t + len(steps) :][: self.history])
+        observations, next_observations = (
+            stack(np.stack(frames, axis=1), self.history)[0] for frames in (windows, next_windows)
+        )
+        return Transitions(observations, *_columns(columns), next_observations, ids)
 
     # Memory.
 
@@ -322,6 +335,7 @@ class EpisodeReplay:
             'format': _FORMAT,
             **self._layout(),
             'first_id': self._first_id,
+            'first_transition_id': self._bounds[0],
             'num_episodes': self.num_episodes,
             'num_transitions': self.num_transitions,
             'rng': self._rng.bit_generator.state,
@@ -362,6 +376,7 @@ class EpisodeReplay:
 
         self._clear()
         self._first_id = manifest['first_id']
+        self._bounds = [manifest['first_transition_id']]
         for segment in manifest['segments']:
             path = os.path.join(directory, segment['file'])
             try:
@@ -529,6 +544,12 @@ def _checked(name, values, length, kinds):
         step = int(np.flatnonzero(~np.isfinite(values))[0])
         raise ValueError(f'Episode.{name}: expected finite numbers, got {values[step]} at {step}')
     return values
+
+
+def _discounted(steps):
+    """The discounted sum of the rewards, and the product of the discounts."""
+    before = np.cumprod([1.0, *steps['discount'][:-1]])
+    return (before * steps['reward']).sum(), before[-1] * steps['discount'][-1]
 
 
 def _columns(steps):

@@ -26,7 +26,17 @@ import tqdm
 from absl import logging
 
 import gin
-from ob2i_tf import acting, config, disk, environments, metrics, networks, replay, updates
+from ob2i_tf import (
+    acting,
+    config,
+    disk,
+    environments,
+    metrics,
+    networks,
+    posteriors,
+    replay,
+    updates,
+)
 from ob2i_tf.agent import Agent
 from ob2i_tf.checkpoint import Checkpoints
 from ob2i_tf.errors import CheckpointError, ConfigError, UserError
@@ -34,10 +44,12 @@ from ob2i_tf.learner import QLearner
 
 # The independent random streams of a run: the keys under which its one seed is split.
 STREAMS = ('network', 'target_network', 'replay', 'acting', 'environment', 'evaluation',
-           'evaluation_environment')  # fmt: skip
-CHECKPOINT_FORMAT = 1
+           'evaluation_environment', 'prior', 'posterior', 'learner', 'update')  # fmt: skip
+CHECKPOINT_FORMAT = 2
+_PARTS_WITH_ARRAYS = ('update', 'posterior')
 
-config.uses('Runner', 'make_environment', 'MultiHeadQNetwork', 'EpisodeReplay', 'QLearner', 'Agent')
+config.uses('Runner', 'make_environment', 'EpisodeReplay', 'QLearner', 'Agent')
+config.uses('IndependentQNetworks', 'MultiHeadQNetwork')
 
 
 def stream(seed, name, *key):
@@ -71,6 +83,9 @@ class Runner:
       evaluation_epsilon: of the evaluation (paper, table 4).
       evaluation_preferences: how the evaluated agent acts, see acting.py.
       evaluation_tie_break: see `acting.greedy_actions`.
+      evaluation_belief: what of the posterior it acts on, see `acting.Policy`.
+      network: the class of the network, see networks.py.
+      posterior: the class of the posterior, see posteriors.py.
       update: the class of the update, see updates.py.
       checkpoint_steps: agent steps between checkpoints within an iteration; 0: only at its end.
       checkpoints_kept: how many of the newest stay on disk.
@@ -89,6 +104,9 @@ class Runner:
         evaluation_epsilon: float = 0.05,
         evaluation_preferences: Callable = acting.vote_preferences,
         evaluation_tie_break: Literal[acting.TIE_BREAKS] = 'random',
+        evaluation_belief: Literal[acting.BELIEFS] = 'mean',
+        network: Callable = networks.MultiHeadQNetwork,
+        posterior: Callable = posteriors.EnsemblePosterior,
         update: Callable = updates.EpisodicUpdate,
         checkpoint_steps: int = 0,
         checkpoints_kept: int = 2,
@@ -129,9 +147,10 @@ class Runner:
             history = env.metadata['history']
             self._frames_per_step = env.metadata['frames_per_step']
         shape = observation_space.shape
-        network, target_network = (
+        online_network, target_network = (
             networks.build(
-                networks.MultiHeadQNetwork(num_actions, seed=_integer(stream(seed, name))),
+                network(num_actions, seed=_small_integer(stream(seed, name)),
+                        prior_seed=_small_integer(stream(seed, 'prior'))),
                 shape, observation_space.dtype)
             for name in ('network', 'target_network')
         )  # fmt: skip
@@ -139,15 +158,24 @@ class Runner:
             shape[:-1] if history > 1 else shape, history=history,
             seed=_integer(stream(seed, 'replay')),
             observation_dtype=observation_space.dtype)  # fmt: skip
-        self._learner = QLearner(network, target_network)
-        self._update = update(self._replay, network, target_network)
+        self._learner = QLearner(
+            online_network, target_network, _small_integer(stream(seed, 'learner'))
+        )
+        self._posterior = posterior(
+            online_network, target_network, self._replay, num_envs,
+            _small_integer(stream(seed, 'posterior')))  # fmt: skip
+        self._update = update(
+            self._replay, online_network, target_network, self._posterior.selector,
+            _small_integer(stream(seed, 'update')))  # fmt: skip
         self._agent = Agent(
-            self._learner, self._update, self._replay, num_envs,
+            self._learner, self._posterior, self._update, self._replay, num_envs,
             np.random.default_rng(stream(seed, 'acting')))  # fmt: skip
         self._evaluation_policy = acting.Policy(
-            network, evaluation_preferences, evaluation_tie_break
+            self._posterior, evaluation_preferences, evaluation_tie_break, evaluation_belief
         )
-        self._variables = tf.train.Checkpoint(learner=self._learner, **self._update.trackables)
+        self._variables = tf.train.Checkpoint(
+            learner=self._learner, posterior=self._posterior, **self._update.trackables
+        )
 
         self._iteration = 0
         self._actions = []  # Taken in this iteration, [num_envs] each.
@@ -237,16 +265,11 @@ class Runner:
         """Resets the environments, and plays again what a checkpoint says was played in them."""
         agent, games = self._agent, _Games(self._num_envs)
         observations, _ = env.reset()
-        state = agent.state()
-        agent.begin(observations)
-        if self._actions:
-            for actions in self._actions:
-                observations, rewards, terminated, truncated, info = env.step(actions)
-                agent.record(
-                    actions, observations, rewards, terminated, truncated, info['final_obs']
-                )
-                games.add(rewards, info)
-            agent.set_state(state)
+        agent.begin(observations, agent.heads if self._actions else None)
+        for actions in self._actions:
+            observations, rewards, terminated, truncated, info = env.step(actions)
+            agent.record(actions, observations, rewards, terminated, truncated, info['final_obs'])
+            games.add(rewards, info)
         return observations, games
 
     def _went_by(self, period):
@@ -266,7 +289,6 @@ class Runner:
             return scores
         count, policy = self._evaluation_envs, self._evaluation_policy
         rng = np.random.default_rng(stream(self._seed, 'evaluation', self._iteration))
-        num_heads = self._learner.network.num_heads
         with contextlib.closing(
             environments.make(
                 num_envs=count,
@@ -275,13 +297,13 @@ class Runner:
         ) as env:
             games = _Games(count)
             observations, _ = env.reset()
-            heads = rng.integers(num_heads, size=count, dtype=np.int32)
+            heads = self._posterior.evaluation_heads(count, rng)
             for _ in range(math.ceil(self._evaluation_steps / count)):
                 actions = policy.actions(observations, heads, self._evaluation_epsilon, rng)
                 observations, rewards, _, _, info = env.step(actions)
                 scores += [game['score'] for game in games.add(rewards, info)]
                 over = info['game_over']
-                heads[over] = rng.integers(num_heads, size=over.sum(), dtype=np.int32)
+                heads[over] = self._posterior.evaluation_heads(int(over.sum()), rng)
                 if self._stop_signal:
                     self._save()
         if not scores:
@@ -373,7 +395,13 @@ class Runner:
         """How often TensorFlow traced the compiled functions of this run."""
         return sum(
             function.experimental_get_tracing_count()
-            for part in (self._learner, self._update, self._agent.policy, self._evaluation_policy)
+            for part in (
+                self._learner,
+                self._posterior,
+                self._update,
+                self._agent.policy,
+                self._evaluation_policy,
+            )
             for function in part.compiled_functions()
         )
 
@@ -393,7 +421,11 @@ class Runner:
                 'csv_sizes': {name: log.size() for name, log in self._csv.items()},
                 'replay': manifest,
             }
-            arrays = {f'update_{name}': array for name, array in self._update.state().items()}
+            arrays = {
+                f'{part}_{name}': array
+                for part in _PARTS_WITH_ARRAYS
+                for name, array in getattr(self, f'_{part}').state().items()
+            }
 
             def write(folder):
                 (folder / 'state.json').write_text(json.dumps(state))
@@ -428,9 +460,11 @@ class Runner:
         self._means = metrics.Means(state['means'])
         self._csv_sizes = state['csv_sizes']
         self._actions = list(arrays.pop('actions'))
-        self._update.set_state(
-            {name.removeprefix('update_'): array for name, array in arrays.items()}
-        )
+        for part in _PARTS_WITH_ARRAYS:
+            prefix = f'{part}_'
+            getattr(self, f'_{part}').set_state(
+                {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
+            )
 
     def _request_stop(self, number, frame):
         del frame
@@ -488,6 +522,11 @@ def _check_counts(least, **counts):
 def _integer(sequence):
     """A seed for what takes a single integer."""
     return int(sequence.generate_state(1, np.uint64)[0])
+
+
+def _small_integer(sequence):
+    """A seed for TensorFlow, a non-negative int32."""
+    return _integer(sequence) >> 33
 
 
 def _set_up_devices(require_gpu):

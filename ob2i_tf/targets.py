@@ -76,6 +76,7 @@ def backward_induction(
     alpha_1,
     alpha_2,
     greedy='initial',
+    mask_next_bonus=True,
 ):
     """Targets of a whole episode, from its end to its start (paper, Algorithm 2).
 
@@ -103,10 +104,11 @@ def backward_induction(
       next_q: [T, K, A], Q~, the target network at the next observations s_1 .. s_T.
       reward_bonus: [T], B, the bonus of the pairs (s_t, a_t).
       next_bonus: [T, A], B~, the bonus at the next observations, already normalised.
-      beta: diffusion factor in [0, 1], how much of y[t+1] replaces Q~.
+      beta: diffusion factor in [0, 1], how much of y[t+1] replaces Q~; or [K], one for each head.
       alpha_1: weight of reward_bonus.
       alpha_2: weight of next_bonus.
       greedy: one of GREEDY_READINGS.
+      mask_next_bonus: whether B~ has the factor 1{a' != a_{t+1}}.
 
     Returns:
       [T, K].
@@ -141,7 +143,7 @@ def backward_induction(
     backed_up = best == next_actions  # 1 - the mask of the paper.
     taken = tf.cast(next_actions >= 0, tf.float32)
     taken_value = _at(next_q, tf.maximum(next_actions, 0) + tf.zeros_like(best))
-    bonus = tf.where(backed_up, 0.0, best_bonus)
+    bonus = tf.where(backed_up, 0.0, best_bonus) if mask_next_bonus else best_bonus
 
     if greedy == 'initial':
         trace = beta * tf.cast(backed_up, tf.float32)
@@ -167,16 +169,22 @@ def backward_induction(
 
     # 'updated' jumps where the argmax changes sides, so it is no associative scan.
     other_bonus = alpha_2 * tf.gather(next_bonus, other, batch_dims=1)
+    taken_bonus = tf.zeros_like(other_bonus)
+    if not mask_next_bonus:
+        taken_bonus += alpha_2 * tf.gather(next_bonus, tf.maximum(next_actions, 0), batch_dims=1)
     taken_is_lower = next_actions < other  # argmax takes the lower index of a tie.
 
     def step(y, row):
-        reward, discount, taken, taken_value, taken_is_lower, other_value, other_bonus = row
+        reward, discount, taken, taken_value, taken_bonus = row[:5]
+        taken_is_lower, other_value, other_bonus = row[5:]
         updated = beta * y + (1 - beta) * taken_value
         follow = (updated > other_value) | ((updated == other_value) & taken_is_lower)
         follow &= taken > 0
-        return reward + discount * tf.where(follow, updated, other_value + other_bonus)
+        value = tf.where(follow, updated + taken_bonus, other_value + other_bonus)
+        return reward + discount * value
 
-    rows = (reward, discount, taken, taken_value, taken_is_lower, other_value, other_bonus)
+    rows = (reward, discount, taken, taken_value, taken_bonus)
+    rows += (taken_is_lower, other_value, other_bonus)
     return tf.scan(step, rows, initializer=tf.zeros_like(best_value[0]), reverse=True)
 
 

@@ -5,7 +5,7 @@ A *frame* is a single observation (84x84 on Atari). A *stack* is what the networ
 T is the number of transitions of an episode, K the number of heads, A the number of actions.
 """
 
-from typing import NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 import numpy as np
 
@@ -20,6 +20,7 @@ class Episode(NamedTuple):
       discounts: [T] float, gamma, or 0 after a terminal; a truncated episode ends with gamma.
       context: [history - 1, *frame], the frames that the agent saw before observations[0], oldest
         first; None stands for observations[0] repeated.
+      first_id: number of the first transition in order of arrival in replay; given by replay.
     """
 
     observations: np.ndarray
@@ -27,16 +28,45 @@ class Episode(NamedTuple):
     rewards: np.ndarray
     discounts: np.ndarray
     context: Optional[np.ndarray] = None
+    first_id: int = 0
 
 
 class Transitions(NamedTuple):
-    """n transitions out of any episodes: observations and next_observations are stacks."""
+    """n transitions out of any episodes, each over one step or several.
+
+    Attributes:
+      observations: [n, *stack].
+      actions: [n] int32.
+      rewards: [n] float32, the discounted sum over the steps.
+      discounts: [n] float32, the product over the steps.
+      next_observations: [n, *stack], after the last step.
+      ids: [n] int64, number of each transition in order of arrival in replay.
+    """
 
     observations: np.ndarray
     actions: np.ndarray
     rewards: np.ndarray
     discounts: np.ndarray
     next_observations: np.ndarray
+    ids: np.ndarray
+
+
+class Experience(NamedTuple):
+    """n transitions as a bonus sees them, tensors; of an episode they are in order.
+
+    Attributes:
+      frames: [n, *frame], the newest frame of each observation.
+      next_frames: [n, *frame], of each next observation.
+      actions: [n] int32.
+      next_q: [n, K, A], the target network at the next observations.
+      q_values: () -> [n, K, A], the online network at the observations; a pass of its own.
+    """
+
+    frames: Any
+    next_frames: Any
+    actions: Any
+    next_q: Any
+    q_values: Callable
 
 
 class Batch(NamedTuple):
@@ -47,9 +77,35 @@ class Batch(NamedTuple):
       actions: [B] int32.
       targets: [B, K] float32.
       weights: [B] float32, 0 for padding rows.
+      masks: [B, K] float32, 0 where a head does not learn from a row (bootstrap masks).
     """
 
     observations: np.ndarray
     actions: np.ndarray
     targets: np.ndarray
     weights: np.ndarray
+    masks: np.ndarray
+
+
+class Step(NamedTuple):
+    """What one step of B environments was, as a posterior that learns while acting sees it.
+
+    Attributes:
+      observations: [B, *stack], acted on.
+      actions: [B] int32.
+      heads: [B] int32, the head of each environment.
+      rewards: [B] float32.
+      discounts: [B] float32, gamma, or 0 after a terminal.
+      next_observations: [B, *stack], the real ones, at the end of an episode too.
+      episode_over: [B] bool, a stored episode ends here.
+      game_over: [B] bool, the environment was reset.
+    """
+
+    observations: np.ndarray
+    actions: np.ndarray
+    heads: np.ndarray
+    rewards: np.ndarray
+    discounts: np.ndarray
+    next_observations: np.ndarray
+    episode_over: np.ndarray
+    game_over: np.ndarray

@@ -4,13 +4,13 @@ An update is built once for a run and hands out one `Batch` for each learner ste
 those of the moment in which they were computed: for episodes, when the episode was drawn.
 """
 
-from typing import Callable, Literal, NamedTuple, Optional
+from typing import Callable, Literal, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
 import tensorflow as tf
 
 import gin
-from ob2i_tf import targets, types
+from ob2i_tf import networks, targets, types
 from ob2i_tf.replay import stack
 
 TAILS = ('pad', 'other_episode')
@@ -22,10 +22,11 @@ class _Pending(NamedTuple):
     frames: np.ndarray  # [history + T, *frame], context included.
     actions: np.ndarray  # [T]
     targets: np.ndarray  # [T, K]
+    first_id: int
     end: int
 
 
-@gin.configurable
+@gin.configurable(denylist=['selector', 'seed'])
 class EpisodicUpdate:
     """Backward induction over whole episodes (paper, Algorithm 2), consumed from their end.
 
@@ -36,12 +37,16 @@ class EpisodicUpdate:
       replay: EpisodeReplay.
       network: online network, gives the bonus of the reward, B.
       target_network: gives Q~ and the bonus of the next value, B~, in one pass.
+      selector: not used here, see TransitionUpdate.
+      seed: of bootstrap masks, of the bonus, and of noisy networks.
       batch_size: transitions a learner step ("mini-batch size", paper, table 4).
-      beta: diffusion factor.
+      beta: diffusion factor, or one for each head.
       alpha_1: weight of the reward's bonus.
       alpha_2: weight of the next value's bonus.
       greedy: how a' is read, see `targets.backward_induction`.
-      bonus: a `bonuses.UcbBonus`; None: no bonus, and no pass of the online network.
+      mask_next_bonus: whether B~ has its factor 1{a' != a_{t+1}}.
+      bonus: a `bonuses.Bonus`; None: no bonus, and no pass of the online network.
+      mask_probability: that a head learns from a transition, see `bootstrap_masks`.
       tail: what fills the last, short batch of an episode: 'pad', rows of weight 0, or
         'other_episode', the last rows of another one with their own targets (the released code).
       whole_episode: one step on the whole episode, as Algorithm 2 writes it.
@@ -53,12 +58,16 @@ class EpisodicUpdate:
         replay,
         network,
         target_network,
+        selector=None,
+        seed=0,
         batch_size: int = 32,
-        beta: float = 0.5,
+        beta: Union[float, Sequence[float]] = 0.5,
         alpha_1: float = 0.0,
         alpha_2: float = 0.0,
         greedy: Literal[targets.GREEDY_READINGS] = 'initial',
+        mask_next_bonus: bool = True,
         bonus: Optional[Callable] = None,
+        mask_probability: float = 1.0,
         tail: Literal[TAILS] = 'pad',
         whole_episode: bool = False,
         states_per_pass: int = 256,
@@ -74,14 +83,26 @@ class EpisodicUpdate:
                 'EpisodicUpdate needs batch_size >= 1 and states_per_pass >= 1, got '
                 f'{batch_size} and {states_per_pass}'
             )
-        if not 0 <= beta <= 1:
+        if np.shape(beta) not in ((), (network.num_heads,)):
+            raise ValueError(
+                f'EpisodicUpdate.beta must be a number or one for each of the {network.num_heads} '
+                f'heads, got {beta}'
+            )
+        if not (0 <= np.min(beta) and np.max(beta) <= 1):
             raise ValueError(f'EpisodicUpdate.beta must be in 0..1, got {beta}')
-        _check_bonus(bonus)
+        del selector
+        _check_mask_probability('EpisodicUpdate', mask_probability)
+        _build_bonus(bonus, replay, seed)
         self.replay = replay
         self.network = network
         self.target_network = target_network
+        self.mask_probability = mask_probability
+        self.mask_next_bonus = mask_next_bonus
+        self._seed = seed
+        self._generator = tf.random.Generator.from_seed(seed)
         self.batch_size = batch_size
-        self.beta, self.alpha_1, self.alpha_2 = beta, alpha_1, alpha_2
+        self.beta = np.float32(beta)
+        self.alpha_1, self.alpha_2 = alpha_1, alpha_2
         self.greedy = greedy
         self.bonus = bonus
         self.tail = tail
@@ -122,7 +143,9 @@ class EpisodicUpdate:
         if missing and self.tail == 'other_episode':
             other, _ = self._draw()
             rows = _concatenate(rows, self._rows(other, max(0, other.end - missing), other.end))
-        return _pad(rows, size), report
+        batch = _pad(rows, size)
+        _teach(self.bonus, batch, self.replay.history)
+        return batch, report
 
     def _draw(self):
         episode = self.replay.sample_episode()
@@ -130,7 +153,9 @@ class EpisodicUpdate:
         y, *means = self._compiled_targets(
             frames, episode.actions, episode.rewards, episode.discounts
         )
-        return _Pending(frames, episode.actions, y.numpy(), len(episode.actions)), _report(means)
+        length = len(episode.actions)
+        pending = _Pending(frames, episode.actions, y.numpy(), episode.first_id, length)
+        return pending, _report(means)
 
     def _rows(self, pending, start, end):
         history = self.replay.history
@@ -139,17 +164,21 @@ class EpisodicUpdate:
             actions=pending.actions[start:end],
             targets=pending.targets[start:end],
             weights=np.ones(end - start, np.float32),
-        )
+            masks=bootstrap_masks(
+                pending.first_id + np.arange(start, end), pending.targets.shape[1],
+                self.mask_probability, self._seed,
+            ),
+        )  # fmt: skip
 
     def _episode_targets(self, frames, actions, rewards, discounts):
         """[history + T, *frame], [T], [T], [T] -> targets [T, K], mean B, mean B~."""
-        length = tf.shape(actions)[0]
-        next_q = self._q_values(self.target_network, frames[1:], length)  # Q~, [T, K, A]
-        if self.bonus is None:
-            reward_bonus, next_bonus, means = _no_bonus(next_q)
-        else:
-            q_values = self._q_values(self.network, frames[:-1], length)
-            reward_bonus, next_bonus, means = self.bonus(q_values, next_q, actions)
+        next_q = self._q_values(self.target_network, frames[1:])  # Q~, [T, K, A]
+        newest = frames[self.replay.history - 1 :]
+        experience = types.Experience(
+            newest[:-1], newest[1:], actions, next_q,
+            lambda: self._q_values(self.network, frames[:-1]),
+        )  # fmt: skip
+        reward_bonus, next_bonus, means = _bonuses(self.bonus, experience)
         y = targets.backward_induction(
             rewards,
             discounts,
@@ -161,31 +190,24 @@ class EpisodicUpdate:
             alpha_1=self.alpha_1,
             alpha_2=self.alpha_2,
             greedy=self.greedy,
+            mask_next_bonus=self.mask_next_bonus,
         )
         return (y, *means)
 
-    def _q_values(self, network, frames, length):
+    def _q_values(self, network, frames):
         """The values of all states of an episode: frames [history - 1 + T, *frame] -> [T, K, A]."""
-        history = self.replay.history
-        passes = (length + self.states_per_pass - 1) // self.states_per_pass
-        values = tf.TensorArray(
-            tf.float32,
-            size=passes,
-            infer_shape=False,
-            element_shape=(None, network.num_heads, network.num_actions),
-        )
-        for index in tf.range(passes):
-            start = index * self.states_per_pass
-            end = tf.minimum(start + self.states_per_pass, length)
-            values = values.write(
-                index, network(_stack(frames[start : end + history - 1], history))
-            )
-        return values.concat()
+        context = self.replay.history - 1
+        seed = self._generator.make_seeds()[:, 0]
+        return networks.in_passes(
+            lambda start, end: network(_stack(frames[start : end + context], context + 1), seed),
+            tf.shape(frames)[0] - context, self.states_per_pass,
+            tf.TensorSpec([None, network.num_heads, network.num_actions], tf.float32),
+        )  # fmt: skip
 
     @property
     def trackables(self):
         """What a checkpoint keeps as variables, by name."""
-        return _trackables(self.bonus)
+        return _trackables(self)
 
     def state(self):
         """What a checkpoint keeps as arrays, by name."""
@@ -197,19 +219,25 @@ class EpisodicUpdate:
         """Takes over what `state` returned."""
         self._pending = None
         if arrays:
-            self._pending = _Pending(**{**arrays, 'end': int(arrays['end'])})
+            self._pending = _Pending(
+                **{**arrays, **{name: int(arrays[name]) for name in ('first_id', 'end')}}
+            )
 
     def compiled_functions(self):
-        return [self._compiled_targets]
+        return [self._compiled_targets, *_functions(self.bonus)]
 
 
-@gin.configurable
+@gin.configurable(denylist=['selector', 'seed'])
 class TransitionUpdate:
-    """One-step targets for transitions drawn uniformly (BootDQN, BootDQN-UCB, DQN).
+    """Targets over one step, or a few, for transitions drawn uniformly (BootDQN, DQN and others).
 
     Args:
-      replay, network, target_network, batch_size, alpha_1, alpha_2, bonus: as for EpisodicUpdate.
-      double_q: choose a' by the online network (van Hasselt et al. 2016).
+      replay, network, target_network, seed, batch_size, alpha_1, alpha_2, bonus, mask_probability:
+        as for EpisodicUpdate.
+      selector: (observations, seed) -> [B, K, A], what double Q-learning chooses a' by; None: the
+        online network.
+      double_q: choose a' by the selector, not by the target network (van Hasselt et al. 2016).
+      n_steps: that a target goes over before it bootstraps.
     """
 
     def __init__(
@@ -217,13 +245,33 @@ class TransitionUpdate:
         replay,
         network,
         target_network,
+        selector=None,
+        seed=0,
         batch_size: int = 32,
         alpha_1: float = 0.0,
         alpha_2: float = 0.0,
         bonus: Optional[Callable] = None,
+        mask_probability: float = 1.0,
         double_q: bool = False,
+        n_steps: int = 1,
     ):
-        _check_bonus(bonus)
+        if batch_size < 1 or n_steps < 1:
+            raise ValueError(
+                'TransitionUpdate needs batch_size >= 1 and n_steps >= 1, got '
+                f'{batch_size} and {n_steps}'
+            )
+        _check_mask_probability('TransitionUpdate', mask_probability)
+        _build_bonus(bonus, replay, seed)
+        if bonus is not None and bonus.needs_order:
+            raise ValueError(
+                f'TransitionUpdate.bonus: {type(bonus).__name__} as configured needs whole '
+                "episodes in order (an RndBonus takes scale_by = 'bonuses' here)"
+            )
+        self.selector = network if selector is None else selector
+        self.n_steps = n_steps
+        self.mask_probability = mask_probability
+        self._seed = seed
+        self._generator = tf.random.Generator.from_seed(seed)
         self.replay = replay
         self.network = network
         self.target_network = target_network
@@ -239,20 +287,27 @@ class TransitionUpdate:
 
     def next_batch(self):
         """See EpisodicUpdate.next_batch."""
-        batch = self.replay.sample_transitions(self.batch_size)
-        y, *means = self._compiled_targets(*batch)
-        weights = np.ones(self.batch_size, np.float32)
-        return types.Batch(batch.observations, batch.actions, y.numpy(), weights), _report(means)
+        rows = self.replay.sample_transitions(self.batch_size, self.n_steps)
+        y, *means = self._compiled_targets(*rows[:-1])
+        batch = types.Batch(
+            rows.observations,
+            rows.actions,
+            y.numpy(),
+            weights=np.ones(self.batch_size, np.float32),
+            masks=bootstrap_masks(rows.ids, y.shape[1], self.mask_probability, self._seed),
+        )
+        _teach(self.bonus, batch, self.replay.history)
+        return batch, _report(means)
 
     def _targets(self, observations, actions, rewards, discounts, next_observations):
-        next_q = self.target_network(next_observations)
-        online_next_q = self.network(next_observations) if self.double_q else None
-        if self.bonus is None:
-            reward_bonus, next_bonus, means = _no_bonus(next_q)
-        else:
-            reward_bonus, next_bonus, means = self.bonus(
-                self.network(observations), next_q, actions
-            )
+        history, seeds = self.replay.history, tf.unstack(self._generator.make_seeds(3), axis=1)
+        next_q = self.target_network(next_observations, seeds[0])
+        online_next_q = self.selector(next_observations, seeds[1]) if self.double_q else None
+        experience = types.Experience(
+            _newest(observations, history), _newest(next_observations, history), actions, next_q,
+            lambda: self.network(observations, seeds[2]),
+        )  # fmt: skip
+        reward_bonus, next_bonus, means = _bonuses(self.bonus, experience)
         y = targets.one_step(
             rewards,
             discounts,
@@ -268,7 +323,7 @@ class TransitionUpdate:
     @property
     def trackables(self):
         """See EpisodicUpdate; there are no arrays to keep."""
-        return _trackables(self.bonus)
+        return _trackables(self)
 
     def state(self):
         return {}
@@ -277,21 +332,72 @@ class TransitionUpdate:
         del arrays
 
     def compiled_functions(self):
-        return [self._compiled_targets]
+        return [self._compiled_targets, *_functions(self.bonus)]
 
 
-def _check_bonus(bonus):
+def bootstrap_masks(ids, num_heads, probability, seed):
+    """Which heads learn from which transitions (Osband et al. 2016, section 3).
+
+    A mask belongs to a transition for as long as it is stored: it is a hash of its id.
+
+    Args:
+      ids: [n] int, of transitions.
+      num_heads: K.
+      probability: of a 1; 1 is what the paper and its code have.
+      seed: int.
+
+    Returns:
+      [n, K] float32 of 0 and 1.
+    """
+    if probability == 1:
+        return np.ones((len(ids), num_heads), np.float32)
+    words = (np.asarray(ids)[:, None] * num_heads + np.arange(num_heads)).astype(np.uint64)
+    with np.errstate(over='ignore'):  # SplitMix64 (Steele et al. 2014).
+        words = np.uint64(seed) + (words + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        words = words ^ (words >> np.uint64(31))
+    return (words * 2.0**-64 < probability).astype(np.float32)
+
+
+def _check_mask_probability(name, probability):
+    if not 0 < probability <= 1:
+        raise ValueError(f'{name}.mask_probability must be above 0, at most 1, got {probability}')
+
+
+def _build_bonus(bonus, replay, seed):
     if isinstance(bonus, type):
         raise ValueError(f'bonus must be an object, not the class: write @{bonus.__name__}()')
+    if bonus is not None:
+        bonus.build(replay.observation_shape, seed)
 
 
-def _trackables(bonus):
-    return {} if bonus is None else {'bonus': bonus}
-
-
-def _no_bonus(next_q):
-    """B, B~ and their means of a target without bonus."""
+def _bonuses(bonus, experience):
+    """B, B~ and their means."""
+    if bonus is not None:
+        return bonus(experience)
+    next_q = experience.next_q
     return tf.zeros_like(next_q[:, 0, 0]), tf.zeros_like(next_q[:, 0]), (0.0, 0.0)
+
+
+def _teach(bonus, batch, history):
+    """Lets a bonus that learns do so from what the network learns from."""
+    if bonus is not None:
+        bonus.learn(_newest(batch.observations, history), batch.weights)
+
+
+def _newest(observations, history):
+    """[n, *stack] -> [n, *frame]."""
+    return observations[..., -1] if history > 1 else observations
+
+
+def _trackables(update):
+    parts = {'update_generator': update._generator}
+    return parts if update.bonus is None else {**parts, 'bonus': update.bonus}
+
+
+def _functions(bonus):
+    return [] if bonus is None else bonus.compiled_functions()
 
 
 def _report(means):

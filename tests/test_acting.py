@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ob2i_tf import acting, networks
+from ob2i_tf import acting, networks, posteriors
 
 THREE_HEADS = np.array([[[1.0, 0.0], [1.2, 0.4], [0.8, -0.4]]], np.float32)
 
@@ -58,6 +58,11 @@ def network():
     )  # fmt: skip
 
 
+def policy_of(network, preferences, **keywords):
+    posterior = posteriors.EnsemblePosterior(network, network, None, 1, 0)
+    return acting.Policy(posterior, preferences, **keywords)
+
+
 def observations(count):
     return np.random.default_rng(count).integers(0, 256, (count, 84, 84, 4), dtype=np.uint8)
 
@@ -67,10 +72,10 @@ def test_policy_is_greedy_on_its_preference(network, count):
     stacks, heads = observations(count), np.arange(count, dtype=np.int32) % 3
     rng = np.random.default_rng(0)
     q_values = network(stacks).numpy()
-    policy = acting.Policy(network, acting.head_preferences)
+    policy = policy_of(network, acting.head_preferences)
     expected = q_values[np.arange(count), heads].argmax(-1)
     np.testing.assert_array_equal(policy.actions(stacks, heads, 0.0, rng), expected)
-    policy = acting.Policy(network, acting.mean_preferences)
+    policy = policy_of(network, acting.mean_preferences)
     np.testing.assert_array_equal(
         policy.actions(stacks, heads, 0.0, rng), q_values.mean(1).argmax(-1)
     )
@@ -78,7 +83,7 @@ def test_policy_is_greedy_on_its_preference(network, count):
 
 def test_epsilon_is_the_share_of_random_actions(network):
     stacks, heads = observations(1), np.zeros(1, np.int32)
-    policy = acting.Policy(network, acting.head_preferences)
+    policy = policy_of(network, acting.head_preferences)
     rng = np.random.default_rng(1)
     greedy = policy.actions(stacks, heads, 0.0, rng)[0]
     others = sum(policy.actions(stacks, heads, 0.4, rng)[0] != greedy for _ in range(2000))
@@ -86,4 +91,4 @@ def test_epsilon_is_the_share_of_random_actions(network):
     uniform = np.bincount([policy.actions(stacks, heads, 1.0, rng)[0] for _ in range(2000)])
     assert uniform.min() > 420
     with pytest.raises(ValueError, match='tie_break'):
-        acting.Policy(network, acting.mean_preferences, tie_break='first')
+        policy_of(network, acting.mean_preferences, tie_break='first')

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ob2i_tf import acting, networks, updates
+from ob2i_tf import acting, networks, posteriors, updates
 from ob2i_tf.agent import Agent
 from ob2i_tf.learner import QLearner
 from ob2i_tf.replay import EpisodeReplay
@@ -63,7 +63,10 @@ def play(agent_steps, num_envs=1, corridor=None, **keywords):
     replay = EpisodeReplay((1,), 10_000, history=4, seed=0)
     update = updates.EpisodicUpdate(replay, tape.learner.network, tape.learner.target_network)
     keywords = {'learning_starts': 40, 'train_period': 4, 'target_period': 30, **keywords}
-    agent = Agent(tape.learner, update, replay, num_envs, np.random.default_rng(0), **keywords)
+    pair = tape.learner.network, tape.learner.target_network
+    posterior = posteriors.EnsemblePosterior(*pair, replay, num_envs, 0)
+    rng = np.random.default_rng(0)
+    agent = Agent(tape.learner, posterior, update, replay, num_envs, rng, **keywords)
     agent.begin(env.stacks[:, None])
     heads, epsilons, actions = [], [], []
     observations = env.stacks[:, None]

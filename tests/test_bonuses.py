@@ -1,7 +1,7 @@
 import numpy as np
 import tensorflow as tf
 
-from ob2i_tf import bonuses
+from ob2i_tf import bonuses, types
 from ob2i_tf.moments import RunningStd
 
 
@@ -57,6 +57,10 @@ def test_running_std_with_a_prior_is_the_released_recursion():
     np.testing.assert_allclose(running.std, np.sqrt(variance), rtol=1e-12)
 
 
+def experience(q_values, next_q, actions):
+    return types.Experience(None, None, actions, next_q, lambda: q_values)
+
+
 def q_tables(length=70, heads=5, num_actions=3):
     rng = np.random.default_rng(length)
     shape = (length, heads, num_actions)
@@ -69,7 +73,9 @@ def q_tables(length=70, heads=5, num_actions=3):
 
 def test_ucb_bonus_takes_b_at_the_action_and_normalises_the_next_bonus():
     q_values, next_q, actions = q_tables()
-    reward_bonus, next_bonus, (mean, next_mean) = bonuses.UcbBonus()(q_values, next_q, actions)
+    reward_bonus, next_bonus, (mean, next_mean) = bonuses.UcbBonus()(
+        experience(q_values, next_q, actions)
+    )
     rows = np.arange(len(actions))
     np.testing.assert_allclose(reward_bonus, q_values.std(1)[rows, actions], rtol=1e-5)
     at_greedy = next_q.std(1)[rows[:, None], next_q.argmax(-1)]  # B~ in R^{T x K}
@@ -81,7 +87,8 @@ def test_ucb_bonus_takes_b_at_the_action_and_normalises_the_next_bonus():
 def test_rows_at_a_time_divides_each_chunk_by_what_was_seen_so_far():
     q_values, next_q, actions = q_tables(70)
     bonus = bonuses.UcbBonus(rows_at_a_time=32, normalize_reward_bonus=True)
-    reward_bonus, next_bonus, _ = tf.function(bonus)(q_values, next_q, actions)
+    compiled = tf.function(lambda *x: bonus(experience(*x)))
+    reward_bonus, next_bonus, _ = compiled(q_values, next_q, actions)
     rows = np.arange(70)
     raw_reward, raw_next = q_values.std(1)[rows, actions], next_q.std(1)
     at_greedy = raw_next[rows[:, None], next_q.argmax(-1)]

@@ -22,6 +22,7 @@ SHORT = {
     'Agent.learning_starts': 50,
 }
 # preferences, heads, update, beta, alpha_1 = alpha_2, bonus (design of the paper's tables).
+BETAS = tuple(i / 10 for i in range(11))
 ROWS = {
     'ob2i': ('head_preferences', 10, 'EpisodicUpdate', 0.5, 0.5e-4, 'UcbBonus'),
     'ob2i_released': ('head_preferences', 10, 'EpisodicUpdate', 0.5, 0.5e-4, 'UcbBonus'),
@@ -32,6 +33,15 @@ ROWS = {
     'ebu': ('mean_preferences', 1, 'EpisodicUpdate', 0.5, 0.0, None),
     'bootdqn': ('head_preferences', 10, 'TransitionUpdate', None, 0.0, None),
     'bootdqn_ucb': ('head_preferences', 10, 'TransitionUpdate', None, 1e-3, 'UcbBonus'),
+    'bebu_rnd': ('head_preferences', 10, 'EpisodicUpdate', 0.5, 0.5e-4, 'RndBonus'),
+    'bootdqn_ids': ('ids_preferences', 10, 'TransitionUpdate', None, 0.0, None),
+    'ebu_adaptive': ('head_preferences', 1, 'EpisodicUpdate', BETAS, 0.0, None),
+    'dqn': ('mean_preferences', 1, 'TransitionUpdate', None, 0.0, None),
+    'noisynet': ('mean_preferences', 1, 'TransitionUpdate', None, 0.0, None),
+    'noisynet_dueling': ('mean_preferences', 1, 'TransitionUpdate', None, 0.0, None),
+    'ube': ('mean_preferences', 1, 'TransitionUpdate', None, 0.0, None),
+    'ube_1step': ('mean_preferences', 1, 'TransitionUpdate', None, 0.0, None),
+    'bayesian_dqn': ('mean_preferences', 1, 'TransitionUpdate', None, 0.0, None),
 }
 
 

@@ -12,9 +12,9 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / 'ob2i_tf'
 # A module may import what stands above it.
 ORDER = (
-    'types', 'errors', 'resources', 'allocator', 'disk', 'schedules', 'moments', 'networks',
-    'bonuses', 'acting', 'targets', 'replay', 'updates', 'learner', 'agent', 'checkpoint',
-    'metrics', 'environments.games', 'environments.atari', 'environments', 'config', 'runner',
+    'types', 'errors', 'resources', 'allocator', 'disk', 'schedules', 'moments', 'optimizers',
+    'networks', 'posteriors', 'bonuses', 'acting', 'targets', 'replay', 'updates', 'learner', 'agent',
+    'checkpoint', 'metrics', 'environments.games', 'environments.atari', 'environments', 'config', 'runner',
     'main',
 )  # fmt: skip
 # What knows nothing of how agents learn.

@@ -1,10 +1,16 @@
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from ob2i_tf import networks, types
+from ob2i_tf import networks, optimizers, types
 from ob2i_tf.errors import NotFiniteError
 from ob2i_tf.learner import QLearner
+
+
+def adam(*numbers, **named_numbers):
+    return functools.partial(optimizers.adam, *numbers, **named_numbers)
 
 
 def make_learner(num_actions=3, num_heads=4, stack=(84, 84, 4), network=None, **keywords):
@@ -25,14 +31,16 @@ def make_batch(size=32, num_actions=3, num_heads=4, seed=0):
         actions=rng.integers(num_actions, size=size, dtype=np.int32),
         targets=rng.normal(size=(size, num_heads)).astype(np.float32),
         weights=np.ones(size, np.float32),
+        masks=np.ones((size, num_heads), np.float32),
     )
 
 
-def linear_batch(targets, weights=None):
+def linear_batch(targets, weights=None, masks=None):
     """Two one-hot observations, action 1 at both, heads 2."""
     return types.Batch(
         np.eye(2, dtype=np.float32), np.array([1, 1], np.int32), np.array(targets, np.float32),
         np.ones(2, np.float32) if weights is None else np.array(weights, np.float32),
+        np.ones((2, 2), np.float32) if masks is None else np.array(masks, np.float32),
     )  # fmt: skip
 
 
@@ -44,7 +52,7 @@ def linear_learner(**keywords):
 
 
 def test_overfits_a_fixed_batch():
-    learner, batch = make_learner(learning_rate=1e-3), make_batch()
+    learner, batch = make_learner(optimizer=adam(1e-3)), make_batch()
     losses = [learner.step(batch)['loss'] for _ in range(400)]
     assert losses[0] > 0.5 and losses[-1] < 1e-3
     q_values = learner.network(batch.observations).numpy()[np.arange(32), :, batch.actions]
@@ -52,7 +60,7 @@ def test_overfits_a_fixed_batch():
 
 
 def test_only_the_actions_taken_are_regressed():
-    learner = linear_learner(learning_rate=0.05)
+    learner = linear_learner(optimizer=adam(0.05))
     before = learner.network(np.eye(2, dtype=np.float32)).numpy()
     targets = before[:, :, 1] + 1
     for _ in range(300):
@@ -85,8 +93,7 @@ def test_rows_of_weight_0_do_not_count():
 
 def test_adam_and_clipping_against_numpy():
     learner = linear_learner(
-        learning_rate=0.1, adam_beta_1=0.8, adam_beta_2=0.9, adam_epsilon=1e-3,
-        max_gradient_norm=0.5,
+        optimizer=adam(0.1, beta_1=0.8, beta_2=0.9, epsilon=1e-3), max_gradient_norm=0.5
     )  # fmt: skip
     variables = learner.network.trainable_variables
     weights = [v.numpy().astype(np.float64) for v in variables]

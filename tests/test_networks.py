@@ -29,15 +29,17 @@ def test_the_papers_network(padding, features, parameters):
 def test_heads_equal_separate_dense_layers():
     network = small()
     features = np.random.default_rng(0).normal(size=(6, 3136)).astype(np.float32)
-    hidden_kernel, hidden_bias, kernel, bias = (v.numpy() for v in network.heads.variables)
-    hidden_bias += np.linspace(-1, 1, 48, dtype=np.float32)[:, None]
-    network.heads.hidden_bias.assign(hidden_bias)
+    layers = network.heads.hidden_layer, network.heads.output_layer
+    (hidden_kernel, hidden_bias), (kernel, bias) = (
+        (layer.kernel.numpy(), layer.bias.numpy()) for layer in layers
+    )
+    hidden_bias += np.linspace(-1, 1, 48, dtype=np.float32).reshape(3, 16, 1)
+    layers[0].bias.assign(hidden_bias)
     for k in range(3):
-        rows = slice(16 * k, 16 * (k + 1))
-        hidden = np.maximum(features @ hidden_kernel[rows].T + hidden_bias[rows, 0], 0)
+        hidden = np.maximum(features @ hidden_kernel[k].T + hidden_bias[k, :, 0], 0)
         expected = hidden @ kernel[k].T + bias[k, :, 0]
         np.testing.assert_allclose(network.heads(features)[:, k], expected, atol=1e-4)
-        np.testing.assert_allclose(network.heads.one_head(features, k), expected, atol=1e-4)
+        np.testing.assert_allclose(network.heads(features, k)[:, 0], expected, atol=1e-4)
 
 
 @pytest.mark.parametrize('count', [1, 4])
@@ -82,7 +84,7 @@ def test_seeds_decide_the_weights_and_heads_differ():
 
 
 def test_weights_are_glorot_uniform_of_one_head():
-    kernel = small(hidden_units=64).heads.hidden_kernel.numpy()
+    kernel = small(hidden_units=64).heads.hidden_layer.kernel.numpy()
     limit = np.sqrt(6 / (3136 + 64))
     assert np.abs(kernel).max() <= limit
     np.testing.assert_allclose(kernel.std(), limit / np.sqrt(3), rtol=0.01)

@@ -151,7 +151,7 @@ def test_what_is_added_comes_back():
         sampled = replay.sample_episode()
         assert _equal(sampled, added._replace(observations=frames_before[2:],
                                               context=frames_before[:2]))  # fmt: skip
-        assert [x.dtype for x in sampled] == [dtype, np.int32, np.float32, np.float32, dtype]
+        assert [x.dtype for x in sampled[:5]] == [dtype, np.int32, np.float32, np.float32, dtype]
         assert not sampled.observations.flags.writeable
         batch = replay.sample_transitions(4)
         assert [x.dtype for x in batch] == [dtype, np.int32, np.float32, np.float32, dtype]

@@ -360,7 +360,7 @@ def test_require_gpu_stops_at_once(tmp_path):
 
 def test_nan_stops_the_run_and_keeps_the_last_good_checkpoint(straight, tmp_path):
     other = tmp_path / 'run'
-    last = run(other, status=1, QLearner__learning_rate=1e30).strip().splitlines()[-1]
+    last = run(other, status=1, adam__learning_rate=1e30).strip().splitlines()[-1]
     assert last.startswith('error: ') and ('loss' in last or 'NaN' in last)
     assert all(not checkpoint.damage(path) for path in (other / 'checkpoints').iterdir())
 

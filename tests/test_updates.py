@@ -1,10 +1,12 @@
 """Updates on real replay and networks: what is learnt from, and that learning is right."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from ob2i_tf import bonuses, networks, targets, types, updates
+from ob2i_tf import bonuses, networks, optimizers, targets, types, updates
 from ob2i_tf.learner import QLearner
 from ob2i_tf.replay import EpisodeReplay
 
@@ -190,7 +192,7 @@ def test_heads_converge_on_a_chain_to_the_values_by_hand(name):
         'episodic': lambda: updates.EpisodicUpdate(replay, *pair, batch_size=4),
         'transitions': lambda: updates.TransitionUpdate(replay, *pair),
     }[name]()
-    learner = QLearner(*pair, learning_rate=3e-3)
+    learner = QLearner(*pair, optimizer=functools.partial(optimizers.adam, 3e-3))
     for step in range(1500):
         learner.step(update.next_batch()[0])
         if step % 20 == 0:

@@ -1,0 +1,31 @@
+"""The optimizers, built with the numbers that gin binds."""
+
+import tensorflow as tf
+
+import gin
+
+
+@gin.configurable
+def adam(
+    learning_rate: float = 2.5e-4, beta_1: float = 0.9, beta_2: float = 0.999, epsilon: float = 1e-7
+):
+    """Adam, bias-corrected, epsilon added to the root of the uncorrected second moment.
+
+    Defaults are the paper's for Atari (table 4). One fused op a variable.
+    """
+    return tf.keras.optimizers.legacy.Adam(learning_rate, beta_1, beta_2, epsilon)
+
+
+@gin.configurable
+def rmsprop(
+    learning_rate: float = 2.5e-4,
+    decay: float = 0.95,
+    momentum: float = 0.0,
+    epsilon: float = 0.01,
+    centered: bool = True,
+):
+    """RMSProp with step = learning_rate g / sqrt(E[g^2] - E[g]^2 + epsilon) (Mnih et al. 2015).
+
+    Without `centered`, E[g] is left out.
+    """
+    return tf.keras.optimizers.legacy.RMSprop(learning_rate, decay, momentum, epsilon, centered)
