@@ -31,6 +31,7 @@ from ob2i_tf import (  # noqa: E402
     config,
     environments,
     networks,
+    posteriors,
     replay,
     targets,
     types,
@@ -83,7 +84,8 @@ def acting_rows(seconds):
             ('all heads, IDS (BEBU-IDS)', acting.ids_preferences),
             ('all heads, vote (evaluation)', acting.vote_preferences),
         ):
-            policy = acting.Policy(network, preferences)
+            posterior = posteriors.EnsemblePosterior(network, network, None, count, 0)
+            policy = acting.Policy(posterior, preferences)
             yield (
                 f'act, {count} environment{"s" * (count > 1)}: {name}',
                 median_ms(lambda: policy.actions(stacks, heads, 0.0, rng), seconds), 'ms',
@@ -95,7 +97,7 @@ def learner_rows(seconds):
     batch = types.Batch(
         rng.integers(0, 256, (32, 84, 84, 4), dtype=np.uint8),
         rng.integers(4, size=32, dtype=np.int32), rng.normal(size=(32, 10)).astype(np.float32),
-        np.ones(32, np.float32),
+        np.ones(32, np.float32), np.ones((32, 10), np.float32),
     )  # fmt: skip
     yield 'gradient step, batch 32', median_ms(lambda: learner.step(batch), seconds), 'ms'
     yield 'copy into the target network', median_ms(learner.update_target, seconds), 'ms'

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 import gin
-from ob2i_tf import networks, optimizers, types
+from ob2i_tf import networks, types
 from ob2i_tf.moments import RunningStd
 
 RND_SCALES = ('returns', 'bonuses')
@@ -142,7 +142,7 @@ class RndBonus(Bonus):
       conv_layers: (filters, kernel size, stride) of both networks, leaky ReLU.
       features: D, outputs of both networks.
       predictor_layers: ReLU units of the dense layers that the predictor has in addition.
-      optimizer: builds the predictor's.
+      learning_rate: of the predictor's Adam.
       train_period: learner steps between steps of the predictor.
       scale_by: 'returns', the standard deviation of the discounted sums of bonuses from an
         episode's start (Burda et al.), or 'bonuses', that of the bonuses themselves.
@@ -155,7 +155,7 @@ class RndBonus(Bonus):
         conv_layers: Sequence = ((32, 8, 4), (64, 4, 2), (64, 3, 1)),
         features: int = 512,
         predictor_layers: Sequence = (512, 512),
-        optimizer: Callable = optimizers.adam,
+        learning_rate: float = 1e-4,
         train_period: int = 1,
         scale_by: Literal[RND_SCALES] = 'returns',
         discount: float = 0.99,
@@ -174,7 +174,7 @@ class RndBonus(Bonus):
         self._conv_layers = conv_layers
         self._features = features
         self._predictor_layers = predictor_layers
-        self._optimizer = optimizer()
+        self._optimizer = tf.keras.optimizers.legacy.Adam(learning_rate)
         self._train_period = train_period
         self._discount = discount
         self._reward_state = reward_state

@@ -115,6 +115,7 @@ def _run(argv):
     if values.help:
         print(__doc__, values.get_help(), sep='\n')
         return
+    sys.path.append(os.getcwd())  # Where the modules that gin files import may be.
     layers = config.read(values.gin_files, values.gin_bindings)  # Before seconds of imports.
     allocator.keep_freed_memory()
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '1')  # TensorFlow's warnings still show.

@@ -13,9 +13,9 @@ PACKAGE = ROOT / 'ob2i_tf'
 # A module may import what stands above it.
 ORDER = (
     'types', 'errors', 'resources', 'allocator', 'disk', 'schedules', 'moments', 'optimizers',
-    'networks', 'posteriors', 'bonuses', 'acting', 'targets', 'replay', 'updates', 'learner', 'agent',
-    'checkpoint', 'metrics', 'environments.games', 'environments.atari', 'environments', 'config', 'runner',
-    'main',
+    'networks', 'posteriors', 'bonuses', 'acting', 'targets', 'replay', 'updates', 'learner',
+    'agent', 'checkpoint', 'metrics', 'environments.games', 'environments.atari', 'environments',
+    'config', 'runner', 'main',
 )  # fmt: skip
 # What knows nothing of how agents learn.
 APART = {

@@ -1,0 +1,69 @@
+"""What each row of the paper's tables costs on this machine, whole runs side by side.
+
+  python -m benchmarks.rows                      # every gin file, twice; about half an hour
+  python -m benchmarks.rows ob2i_atari.gin ...   # some of them
+
+Each run is the program itself on Breakout, at the sizes of its gin file, with 1 environment. Of
+four iterations the first and the third, in which TensorFlow traces, do not count; the second acts
+only, the fourth acts and learns. Rows are run in turn, then once more in the opposite order, and
+the mean of both is reported: machines drift.
+"""
+
+import csv
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from ob2i_tf import config
+
+STEPS = 400  # Agent steps an iteration.
+SETTINGS = {
+    'Runner.num_iterations': 4,
+    'Runner.training_steps': STEPS,
+    'Runner.evaluation_steps': 0,
+    'Agent.warmup': "'epsilon_greedy'",
+    'Agent.learning_starts': 2 * STEPS,
+    'linear.start': 0.1,  # So that games begin, and end.
+    'linear.final': 0.1,
+    'EpisodeReplay.capacity_transitions': 10_000,
+}
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def speeds(file):
+    """Agent steps per second of acting alone, and of acting and learning."""
+    with tempfile.TemporaryDirectory() as folder:
+        bindings = [f'--gin_bindings={name} = {value}' for name, value in SETTINGS.items()]
+        subprocess.run(
+            [sys.executable, 'run_experiment.py', f'--gin_files={file}', f'--base_dir={folder}',
+             *bindings], cwd=ROOT, check=True, stderr=subprocess.DEVNULL)  # fmt: skip
+        with open(Path(folder) / 'train.csv', newline='') as table:
+            rates = [float(row['agent_steps_per_second']) for row in csv.DictReader(table)]
+    return rates[1], rates[3]
+
+
+def main():
+    files = sys.argv[1:] or [f for f in config.available() if not f.startswith('ob2i_atari_')]
+    rounds = {file: [] for file in files}
+    for order in (files, files[::-1]):
+        for file in order:
+            rounds[file].append(speeds(file))
+            print(file, *(f'{rate:.2f}' for rate in rounds[file][-1]), file=sys.stderr, flush=True)
+    acting, learning = (
+        {file: sum(rates[i] for rates in rounds[file]) / 2 for file in files} for i in range(2)
+    )
+    print(
+        '| gin file | acting: ms an agent step | learning: agent steps/s | of OB2I |\n'
+        '|---|---:|---:|---:|'
+    )
+    reference = learning.get('ob2i_atari.gin', float('nan'))
+    for file in sorted(files, key=lambda file: -learning[file]):
+        print(
+            f'| `{file}` | {1e3 / acting[file]:.1f} | {learning[file]:.1f} '
+            f'| {learning[file] / reference:.2f} |'
+        )
+
+
+if __name__ == '__main__':
+    main()
