@@ -112,7 +112,7 @@ def target_rows(seconds):
         for name, bonus in (('OB2I', bonuses.UcbBonus()), ('BEBU', None)):
             update = updates.EpisodicUpdate(
                 memory, network, target_network, alpha_1=ALPHA, alpha_2=ALPHA, bonus=bonus,
-                whole_episode=True,
+                consumption='whole',
             )  # fmt: skip
             yield (
                 f'target of an episode, T = {length:,}, {name}: passes and backward induction',

@@ -20,6 +20,7 @@ EVAL_COLUMNS = (
     'iteration', 'frames', 'episodes', 'score_mean', 'score_std', 'score_min', 'score_max',
 )  # fmt: skip
 EPISODE_COLUMNS = ('frames', 'score', 'length')
+EVAL_EPISODE_COLUMNS = ('iteration', *EPISODE_COLUMNS)
 
 
 class Means:

@@ -17,6 +17,7 @@ import uuid
 import warnings
 import zipfile
 import zlib
+from typing import Optional
 
 import numpy as np
 import tensorflow as tf
@@ -63,6 +64,7 @@ class EpisodeReplay:
     Args:
       observation_shape: of a single frame.
       capacity_transitions: the oldest whole episodes leave so that no more are stored.
+      capacity_episodes: the same for a number of episodes; None: any number.
       history: frames in a stack.
       seed: int or np.random.SeedSequence.
       observation_dtype: of the frames, integer or floating.
@@ -80,11 +82,13 @@ class EpisodeReplay:
         history: int = 1,
         seed=0,
         observation_dtype=np.uint8,
+        capacity_episodes: Optional[int] = None,
         exclude_oldest_episodes: int = 0,
         exclude_newest_episodes: int = 0,
     ):
         for name, count, least in (
             ('capacity_transitions', capacity_transitions, 1),
+            ('capacity_episodes', 1 if capacity_episodes is None else capacity_episodes, 1),
             ('history', history, 1),
             ('exclude_oldest_episodes', exclude_oldest_episodes, 0),
             ('exclude_newest_episodes', exclude_newest_episodes, 0),
@@ -102,6 +106,7 @@ class EpisodeReplay:
                 f'{self.observation_dtype}'
             )
         self._capacity = int(capacity_transitions)
+        self._capacity_episodes = math.inf if capacity_episodes is None else capacity_episodes
         self._excluded = int(exclude_oldest_episodes), int(exclude_newest_episodes)
         self._rng = np.random.default_rng(seed)
         self._check_budget()
@@ -163,7 +168,10 @@ class EpisodeReplay:
                 f'an episode of {length:,} transitions does not fit into a replay of '
                 f'EpisodeReplay.capacity_transitions = {self._capacity:,}'
             )
-        while self.num_transitions + length > self._capacity:
+        while (
+            self.num_transitions + length > self._capacity
+            or self.num_episodes >= self._capacity_episodes
+        ):
             self._drop_oldest()
         frames = self._new_frames(length)
         frames[: self.history - 1] = context

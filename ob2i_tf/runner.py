@@ -280,13 +280,13 @@ class Runner:
     # Evaluation.
 
     def _evaluate(self):
-        """Unclipped scores of the games that `evaluation_steps` agent steps finish.
+        """The games that `evaluation_steps` agent steps finish, as of `_Games.add`.
 
         It touches nothing that training depends on.
         """
-        scores = []
+        finished = []
         if not self._evaluation_steps:
-            return scores
+            return finished
         count, policy = self._evaluation_envs, self._evaluation_policy
         rng = np.random.default_rng(stream(self._seed, 'evaluation', self._iteration))
         with contextlib.closing(
@@ -301,17 +301,17 @@ class Runner:
             for _ in range(math.ceil(self._evaluation_steps / count)):
                 actions = policy.actions(observations, heads, self._evaluation_epsilon, rng)
                 observations, rewards, _, _, info = env.step(actions)
-                scores += [game['score'] for game in games.add(rewards, info)]
+                finished += games.add(rewards, info)
                 over = info['game_over']
                 heads[over] = self._posterior.evaluation_heads(int(over.sum()), rng)
                 if self._stop_signal:
                     self._save()
-        if not scores:
+        if not finished:
             logging.warning(
                 'No game ended within the %s agent steps of the evaluation: no score.',
                 f'{self._evaluation_steps:,}',
             )
-        return scores
+        return finished
 
     # Logs.
 
@@ -330,6 +330,7 @@ class Runner:
             ('train', metrics.TRAIN_COLUMNS),
             ('eval', metrics.EVAL_COLUMNS),
             ('episodes', metrics.EPISODE_COLUMNS),
+            ('eval_episodes', metrics.EVAL_EPISODE_COLUMNS),
         ):
             path = self._directory / f'{name}.csv'
             size = self._csv_sizes.get(name, 0)
@@ -338,11 +339,12 @@ class Runner:
 
     def _log_game(self, game):
         with self._writing():
-            self._csv['episodes'].write(
-                {'frames': self._frames, 'score': game['score'], 'length': game['episode_length']}
-            )
+            self._csv['episodes'].write(self._game_row(game))
 
-    def _log_iteration(self, scores):
+    def _game_row(self, game):
+        return {'frames': self._frames, 'score': game['score'], 'length': game['episode_length']}
+
+    def _log_iteration(self, evaluated):
         means = self._means
         train = {
             'iteration': self._iteration,
@@ -363,11 +365,15 @@ class Runner:
         with self._writing():
             self._csv['train'].write(train)
             if self._evaluation_steps:
-                values = np.array(scores or [math.nan])
+                for game in evaluated:
+                    self._csv['eval_episodes'].write(
+                        {'iteration': self._iteration, **self._game_row(game)}
+                    )
+                values = np.array([game['score'] for game in evaluated] or [math.nan])
                 evaluation = {
                     'iteration': self._iteration,
                     'frames': self._frames,
-                    'episodes': len(scores),
+                    'episodes': len(evaluated),
                     **{f'score_{name}': float(getattr(values, name)())
                        for name in ('mean', 'std', 'min', 'max')},
                 }  # fmt: skip

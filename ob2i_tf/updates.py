@@ -14,6 +14,7 @@ from ob2i_tf import networks, targets, types
 from ob2i_tf.replay import stack
 
 TAILS = ('pad', 'other_episode')
+CONSUMPTIONS = ('in_parts', 'whole', 'pooled')
 
 
 class _Pending(NamedTuple):
@@ -31,7 +32,8 @@ class EpisodicUpdate:
     """Backward induction over whole episodes (paper, Algorithm 2), consumed from their end.
 
     The targets of a sampled episode are computed once; then each batch takes the next `batch_size`
-    transitions from its end towards its start, until it is used up and the next one is drawn.
+    transitions from its end towards its start, until it is used up and the next one is drawn. That
+    is the consumption 'in_parts'; the others use fresh targets for every batch.
 
     Args:
       replay: EpisodeReplay.
@@ -49,7 +51,9 @@ class EpisodicUpdate:
       mask_probability: that a head learns from a transition, see `bootstrap_masks`.
       tail: what fills the last, short batch of an episode: 'pad', rows of weight 0, or
         'other_episode', the last rows of another one with their own targets (the released code).
-      whole_episode: one step on the whole episode, as Algorithm 2 writes it.
+      consumption: how batches are made of episodes, besides 'in_parts': 'whole', one step on a
+        whole episode, as Algorithm 2 writes it; 'pooled', `batch_size` transitions of as many
+        episodes as it takes, each whole but for the last one, which gives its end.
       states_per_pass: states that go through a network at once when targets are computed.
     """
 
@@ -69,7 +73,7 @@ class EpisodicUpdate:
         bonus: Optional[Callable] = None,
         mask_probability: float = 1.0,
         tail: Literal[TAILS] = 'pad',
-        whole_episode: bool = False,
+        consumption: Literal[CONSUMPTIONS] = 'in_parts',
         states_per_pass: int = 256,
     ):
         if tail not in TAILS:
@@ -77,6 +81,10 @@ class EpisodicUpdate:
         if greedy not in targets.GREEDY_READINGS:
             raise ValueError(
                 f'EpisodicUpdate.greedy must be one of {targets.GREEDY_READINGS}, got {greedy!r}'
+            )
+        if consumption not in CONSUMPTIONS:
+            raise ValueError(
+                f'EpisodicUpdate.consumption must be one of {CONSUMPTIONS}, got {consumption!r}'
             )
         if batch_size < 1 or states_per_pass < 1:
             raise ValueError(
@@ -106,7 +114,7 @@ class EpisodicUpdate:
         self.greedy = greedy
         self.bonus = bonus
         self.tail = tail
-        self.whole_episode = whole_episode
+        self.consumption = consumption
         self.states_per_pass = states_per_pass
         self._pending = None
         self._compiled_targets = tf.function(
@@ -128,33 +136,47 @@ class EpisodicUpdate:
         """The batch of the next learner step, and the bonus means of an episode drawn for it.
 
         Returns:
-          Batch of `batch_size` rows, or T with `whole_episode`; and a dict, empty unless an episode
+          Batch of `batch_size` rows, or T if 'whole'; and a dict, empty unless an episode
           was drawn: 'bonus_mean' and 'next_bonus_mean', unweighted and before normalisation.
         """
+        batch, report = self._pooled() if self.consumption == 'pooled' else self._next_part()
+        _teach(self.bonus, batch, self.replay.history)
+        return batch, report
+
+    def _next_part(self):
         report = {}
         if self._pending is None:
             self._pending, report = self._draw()
         pending = self._pending
-        size = len(pending.actions) if self.whole_episode else self.batch_size
+        size = len(pending.actions) if self.consumption == 'whole' else self.batch_size
         start = max(0, pending.end - size)
         rows = self._rows(pending, start, pending.end)
         self._pending = pending._replace(end=start) if start else None
         missing = size - len(rows.actions)
         if missing and self.tail == 'other_episode':
-            other, _ = self._draw()
-            rows = _concatenate(rows, self._rows(other, max(0, other.end - missing), other.end))
-        batch = _pad(rows, size)
-        _teach(self.bonus, batch, self.replay.history)
-        return batch, report
+            other, _ = self._draw(at_most=missing)
+            rows = _concatenate(rows, self._rows(other, 0, other.end))
+        return _pad(rows, size), report
 
-    def _draw(self):
+    def _pooled(self):
+        parts, missing = [], self.batch_size
+        while missing:
+            episode, report = self._draw(at_most=missing)
+            parts.append(self._rows(episode, 0, episode.end))
+            missing -= episode.end
+        return _concatenate(*parts), report
+
+    def _draw(self, at_most=None):
+        """An episode, or its last `at_most` transitions: no target depends on earlier ones."""
         episode = self.replay.sample_episode()
-        frames = np.concatenate([episode.context, episode.observations])
-        y, *means = self._compiled_targets(
-            frames, episode.actions, episode.rewards, episode.discounts
-        )
         length = len(episode.actions)
-        pending = _Pending(frames, episode.actions, y.numpy(), episode.first_id, length)
+        start = 0 if at_most is None else max(0, length - at_most)
+        frames = np.concatenate([episode.context, episode.observations])[start:]
+        actions = episode.actions[start:]
+        y, *means = self._compiled_targets(
+            frames, actions, episode.rewards[start:], episode.discounts[start:]
+        )
+        pending = _Pending(frames, actions, y.numpy(), episode.first_id + start, length - start)
         return pending, _report(means)
 
     def _rows(self, pending, start, end):
@@ -412,8 +434,8 @@ def _stack(frames, history):
     return tf.stack([frames[i : i + count] for i in range(history)], axis=-1)
 
 
-def _concatenate(first, second):
-    return types.Batch(*(np.concatenate(pair) for pair in zip(first, second)))
+def _concatenate(*batches):
+    return types.Batch(*map(np.concatenate, zip(*batches)))
 
 
 def _pad(batch, size):

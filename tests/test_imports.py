@@ -14,7 +14,8 @@ PACKAGE = ROOT / 'ob2i_tf'
 ORDER = (
     'types', 'errors', 'resources', 'allocator', 'disk', 'schedules', 'moments', 'optimizers',
     'networks', 'posteriors', 'bonuses', 'acting', 'targets', 'replay', 'updates', 'learner',
-    'agent', 'checkpoint', 'metrics', 'environments.games', 'environments.atari', 'environments',
+    'agent', 'checkpoint', 'metrics', 'environments.games', 'environments.vector',
+    'environments.digits', 'environments.atari', 'environments.mnist_maze', 'environments',
     'config', 'runner', 'main',
 )  # fmt: skip
 # What knows nothing of how agents learn.

@@ -120,7 +120,7 @@ def test_tail_is_filled_from_another_episode():
 
 def test_whole_episode_in_one_step():
     replay, network, target_network, (episode,) = parts(length=70)
-    update = updates.EpisodicUpdate(replay, network, target_network, whole_episode=True)
+    update = updates.EpisodicUpdate(replay, network, target_network, consumption='whole')
     batch, _ = update.next_batch()
     np.testing.assert_array_equal(batch.observations, all_stacks(episode)[:-1])
     assert len(batch.targets) == 70 and batch.weights.all()

