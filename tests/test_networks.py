@@ -194,7 +194,8 @@ def test_initial_values_of_noisy_layers(noise, bound, sigma):
             assert np.abs(mean).max() > 0.97 * bound(fan_in)
             np.testing.assert_allclose(mean.std(), bound(fan_in) / np.sqrt(3), rtol=0.1)
         for deviation in (layer.kernel_sigma, layer.bias_sigma):
-            np.testing.assert_allclose(deviation, np.full(deviation.shape, sigma(fan_in)), rtol=1e-6)
+            expected = np.full(deviation.shape, sigma(fan_in))
+            np.testing.assert_allclose(deviation, expected, rtol=1e-6)
         assert layer.kernel_sigma.shape == layer.kernel.shape == (4, layer.bias.shape[1], fan_in)
         assert layer.bias_sigma.shape == layer.bias.shape
 
