@@ -300,7 +300,10 @@ class IndependentQNetworks(tf.keras.Model):
         self.num_heads = sum(network.num_heads for network in self.networks)
 
     def call(self, observations, seed=None):
-        return tf.concat([network(observations, seed) for network in self.networks], axis=1)
+        seeds = split_draws(seed, len(self.networks))
+        return tf.concat(
+            [network(observations, seed) for network, seed in zip(self.networks, seeds)], axis=1
+        )
 
     def following(self, observations, heads, seed=None):
         """See MultiHeadQNetwork: a single observation goes through one network only."""
@@ -309,7 +312,7 @@ class IndependentQNetworks(tf.keras.Model):
         each = self.networks[0].num_heads
         branches = [
             functools.partial(network, observations, seed, heads[0] % each)
-            for network in self.networks
+            for network, seed in zip(self.networks, split_draws(seed, len(self.networks)))
         ]
         return tf.switch_case(heads[0] // each, branches), tf.zeros_like(heads)
 
@@ -373,11 +376,11 @@ def _uniform_pair(limit, seed):
     return [_uniform(limit, seed) for seed in split_seed(seed, 2)]
 
 
-def split_draws(seed):
-    """Two independent [2] seeds of stateless draws out of one; None gives None twice."""
+def split_draws(seed, count=2):
+    """`count` independent [2] seeds of stateless draws out of one; None gives as many None."""
     if seed is None:
-        return None, None
-    return [tf.random.experimental.stateless_fold_in(seed, index) for index in range(2)]
+        return [None] * count
+    return [tf.random.experimental.stateless_fold_in(seed, index) for index in range(count)]
 
 
 def split_seed(seed, count):

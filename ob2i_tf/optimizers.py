@@ -28,4 +28,7 @@ def rmsprop(
 
     Without `centered`, E[g] is left out.
     """
-    return tf.keras.optimizers.legacy.RMSprop(learning_rate, decay, momentum, epsilon, centered)
+    # For a momentum of 0 Keras adds epsilon to the root instead; a function is not 0.
+    return tf.keras.optimizers.legacy.RMSprop(
+        learning_rate, decay, lambda: momentum, epsilon, centered
+    )

@@ -4,8 +4,9 @@ import numpy as np
 
 
 def backward_induction(
-    rewards, discounts, actions, next_q, reward_bonus, next_bonus, *, beta, alpha_1, alpha_2, greedy
-):
+    rewards, discounts, actions, next_q, reward_bonus, next_bonus,
+    *, beta, alpha_1, alpha_2, greedy, mask_next_bonus=True,
+):  # fmt: skip
     """Same arguments and result as `ob2i_tf.targets.backward_induction`, in float64."""
     table = np.array(next_q, np.float64)  # [T, K, A]
     length, heads, _ = table.shape
@@ -25,7 +26,7 @@ def backward_induction(
                 value = table[t, k, greedy_action]
             elif greedy == 'released':
                 value = table[t, k].max()
-            if greedy_action != following:
+            if greedy_action != following or not mask_next_bonus:
                 value += alpha_2 * next_bonus[t, greedy_action]
             y[t, k] = reward + discounts[t] * value
     return y

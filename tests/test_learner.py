@@ -155,3 +155,65 @@ def test_unknown_choices_are_refused():
         linear_learner(loss='mse')
     with pytest.raises(ValueError, match='QLearner.target_init'):
         linear_learner(target_init='zeros')
+
+
+def test_masks_by_hand():
+    learner = linear_learner(
+        optimizer=functools.partial(tf.keras.optimizers.legacy.SGD, 1.0), max_gradient_norm=None
+    )
+    bias = learner.network.heads.output_layer.bias
+    before = bias.numpy()
+    q_values = learner.network(np.eye(2, dtype=np.float32)).numpy()[:, :, 1]
+    errors = np.array([[0.5, -2.0], [3.0, 1.0]])
+    report = learner.step(linear_batch(q_values + errors, masks=[[1, 0], [1, 1]]))
+    np.testing.assert_allclose(report['loss'], (0.25 + 9 + 1) / 4, rtol=1e-5)
+    np.testing.assert_allclose(report['q_mean'], q_values.mean(), rtol=1e-5)
+    # d loss / d bias of action 1 = -2 (sum of unmasked errors) / 4.
+    change = (bias - before)[..., 0]
+    np.testing.assert_allclose(change, [[0, 2 * 3.5 / 4], [0, 2 * 1 / 4]], atol=1e-5)
+
+
+def test_masks_and_weights_together():
+    learner = linear_learner(loss='huber')
+    q_values = learner.network(np.eye(2, dtype=np.float32)).numpy()[:, :, 1]
+    batch = linear_batch(q_values + [[0.5, -2.0], [30.0, 1.0]], weights=[1, 0], masks=[[0, 1]] * 2)
+    np.testing.assert_allclose(learner.step(batch)['loss'], 1.5 / 2, rtol=1e-5)
+
+
+@pytest.mark.parametrize('network', [{}, {'noise': 'factorised', 'dueling': True}])
+def test_a_masked_head_learns_nothing(network):
+    network = {'conv_layers': (), 'hidden_units': 4, 'trunk_gradient_scale': 1.0, **network}
+    learner = make_learner(2, 2, (2,), network=network, optimizer=adam(0.05))
+    variables = learner.network.trainable_variables
+    before = [v.numpy() for v in variables]
+    for _ in range(3):
+        learner.step(linear_batch([[5.0, 5.0], [5.0, 5.0]], masks=[[0, 1], [0, 1]]))
+    for variable, value in zip(variables, before):
+        np.testing.assert_array_equal(variable[0], value[0])
+        assert np.abs(variable[1] - value[1]).max() > 0
+
+
+@pytest.mark.parametrize('noise', [None, 'factorised'])
+def test_noise_is_drawn_anew_each_step(noise):
+    network = {'conv_layers': (), 'hidden_units': 4, 'noise': noise}
+
+    def losses(seed):
+        learner = make_learner(2, 2, (2,), network=network, optimizer=adam(0.0), seed=seed)
+        return [learner.step(linear_batch([[1.0, 1.0]] * 2))['loss'] for _ in range(5)]
+
+    first = losses(3)
+    assert len(set(first)) == (1 if noise is None else 5)
+    assert first == losses(3)
+    assert (first == losses(4)) == (noise is None)
+
+
+def test_noise_of_a_step_is_one_draw_for_all_rows():
+    network = {'conv_layers': (), 'hidden_units': 4, 'noise': 'independent'}
+    learner = make_learner(2, 2, (2,), network=network, optimizer=adam(0.0))
+    batch = linear_batch([[1.0, 1.0]] * 2)._replace(observations=np.ones((2, 2), np.float32))
+    twin = make_learner(2, 2, (2,), network=network, optimizer=adam(0.0))
+    for _ in range(3):
+        alone = types.Batch(*(x[:1] for x in batch))
+        np.testing.assert_allclose(
+            learner.step(batch)['loss'], twin.step(alone)['loss'], rtol=1e-5
+        )

@@ -301,6 +301,56 @@ def test_the_seed_decides_the_draws():
     assert not _same_future(*replays[1:])
 
 
+@pytest.mark.parametrize('history', [1, 4])
+@pytest.mark.parametrize('n_steps', [1, 3, 100])
+def test_transitions_over_several_steps(n_steps, history):
+    replay = _replay(40, history)
+    expected, first_id = {}, 0
+    for number, (length, last) in enumerate([(30, 0), (9, 0), (12, 0.9), (1, 0), (1, 0.9), (6, 0)]):
+        episode = _episode(number, length, history)
+        episode.discounts[-1] = last
+        episode.discounts[length // 2 : -1] = 0.5
+        replay.add_episode(episode)
+        frames = np.concatenate([episode.context, episode.observations])
+        for t in range(length):
+            reward, factor, end = 0.0, 1.0, t
+            while end < min(t + n_steps, length):
+                reward += factor * episode.rewards[end]
+                factor *= episode.discounts[end]
+                end += 1
+            stacks = [np.stack([frames[i + age] for age in range(history)], -1) for i in (t, end)]
+            expected[first_id + t] = *stacks, episode.actions[t], reward, factor
+        first_id += length
+    seen = set()
+    for _ in range(20):
+        batch = replay.sample_transitions(30, n_steps)
+        for row, number in enumerate(batch.ids.tolist()):
+            observation, next_observation, action, reward, discount = expected[number]
+            if history == 1:
+                observation, next_observation = observation[..., 0], next_observation[..., 0]
+            assert np.array_equal(batch.observations[row], observation)
+            assert np.array_equal(batch.next_observations[row], next_observation)
+            assert batch.actions[row] == action
+            np.testing.assert_allclose(batch.rewards[row], reward, rtol=1e-6)
+            np.testing.assert_allclose(batch.discounts[row], discount, rtol=1e-6)
+            seen.add(number)
+    assert seen == set(range(30, 59))  # The first episode has left.
+    assert batch.rewards.dtype == batch.discounts.dtype == np.float32
+
+
+def test_an_episode_tells_the_ids_of_its_transitions(tmp_path):
+    replay = _replay(50, 2)
+    for number, length in enumerate([20, 7, 1, 30, 11, 3]):
+        replay.add_episode(_episode(number, length, 2))
+    other = _loaded(tmp_path, _save(replay, tmp_path), capacity=50)
+    for each in (replay, other):
+        seen = {}
+        for _ in range(60):
+            episode = each.sample_episode()
+            seen[_number(episode)] = episode.first_id
+        assert seen == {2: 27, 3: 28, 4: 58, 5: 69}
+
+
 # Disk.
 
 

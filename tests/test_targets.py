@@ -194,3 +194,59 @@ def test_wrong_arguments_are_refused():
         targets.backward_induction(arrays[0][:4], *arrays[1:], **weights)
     with pytest.raises(ValueError):
         targets.one_step(arrays[0], arrays[1], arrays[3][:, 0])
+
+
+@pytest.mark.parametrize('mask_next_bonus', [True, False])
+@pytest.mark.parametrize('ties', [False, True])
+def test_mask_of_the_next_bonus_against_the_literal_loop(reading, mask_next_bonus, ties):
+    greedy, _ = reading
+    different = 0
+    for length, beta in ((1, 0.5), (2, 0.5), (7, 1.0), (33, 0.5), (34, 0.0), (40, 0.9)):
+        arrays = episode(length, num_actions=2, seed=5, terminal=length % 2 == 0, ties=ties)
+        weights = {'beta': beta, 'alpha_1': 0.3, 'alpha_2': 0.7, 'greedy': greedy}
+        expected = oracle.backward_induction(*arrays, **weights, mask_next_bonus=mask_next_bonus)
+        y = targets.backward_induction(*arrays, **weights, mask_next_bonus=mask_next_bonus)
+        np.testing.assert_allclose(y, expected, rtol=0, atol=5e-5)
+        other = oracle.backward_induction(*arrays, **weights, mask_next_bonus=not mask_next_bonus)
+        different += np.abs(y - other).max() > 0.1
+    assert different >= 4
+
+
+@pytest.mark.parametrize(
+    'greedy, first', [('initial', 1.308925), ('updated', 1.414), ('released', 1.432)]
+)
+def test_one_head_by_hand_without_the_mask(greedy, first):
+    y = targets.backward_induction(
+        **ONE_HEAD, actions=[0, 1, 0], beta=0.5, alpha_1=0.1, alpha_2=0.1, greedy=greedy,
+        mask_next_bonus=False,
+    )  # fmt: skip
+    np.testing.assert_allclose(y[:, 0], [first, 0.7265, 1.03], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize('mask_next_bonus', [True, False])
+def test_a_single_action_without_the_mask(reading, mask_next_bonus):
+    greedy, _ = reading
+    arrays = episode(9, num_actions=1, terminal=False)
+    weights = {'beta': 0.5, 'alpha_1': 0.1, 'alpha_2': 0.2, 'greedy': greedy}
+    expected = oracle.backward_induction(*arrays, **weights, mask_next_bonus=mask_next_bonus)
+    y = targets.backward_induction(*arrays, **weights, mask_next_bonus=mask_next_bonus)
+    np.testing.assert_allclose(y, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize('mask_next_bonus', [True, False])
+def test_each_head_has_its_beta(reading, mask_next_bonus):
+    greedy, _ = reading
+    betas = np.array([0.0, 0.35, 1.0, 0.35], np.float32)
+    for length in (1, 2, 30):
+        rewards, discounts, actions, next_q, *bonus = episode(length, heads=4)
+        weights = {'alpha_1': 0.1, 'alpha_2': 0.2, 'greedy': greedy}
+        weights['mask_next_bonus'] = mask_next_bonus
+        y = targets.backward_induction(
+            rewards, discounts, actions, next_q, *bonus, beta=betas, **weights
+        )
+        assert y.shape == (length, 4)
+        for k, beta in enumerate(betas):
+            expected = oracle.backward_induction(
+                rewards, discounts, actions, next_q[:, k : k + 1], *bonus, beta=beta, **weights
+            )
+            np.testing.assert_allclose(y[:, k : k + 1], expected, rtol=0, atol=5e-5)

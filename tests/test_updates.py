@@ -1,6 +1,7 @@
 """Updates on real replay and networks: what is learnt from, and that learning is right."""
 
 import functools
+import math
 
 import numpy as np
 import pytest
@@ -208,3 +209,282 @@ def test_unknown_choices_are_refused():
         updates.EpisodicUpdate(replay, network, target_network, tail='none')
     with pytest.raises(ValueError, match="EpisodicUpdate.greedy must be one of .*'max'"):
         updates.EpisodicUpdate(replay, network, target_network, greedy='max')
+
+
+# Bootstrap masks.
+
+
+def test_masks_are_splitmix64_by_id_and_head():
+    """The known outputs for seed 1234567, over 2^64: .350, .174, .532, .249, .890."""
+    outputs = [
+        6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431,
+        16408922859458223821,
+    ]  # fmt: skip
+    for probability in (0.1, 0.2, 0.3, 0.4, 0.6, 0.9):
+        expected = np.array([output / 2**64 < probability for output in outputs])
+        masks = updates.bootstrap_masks(np.arange(5), 1, probability, 1234567)
+        np.testing.assert_array_equal(masks[:, 0], expected)
+        masks = updates.bootstrap_masks(np.arange(2), 2, probability, 1234567)
+        np.testing.assert_array_equal(masks, expected[:4].reshape(2, 2))
+        assert masks.dtype == np.float32
+
+
+@pytest.mark.parametrize('probability', [0.1, 0.5, 0.9])
+def test_masks_are_independent_draws(probability):
+    masks = updates.bootstrap_masks(np.arange(10**6, 10**6 + 40_000), 5, probability, seed=3)
+    assert set(np.unique(masks)) == {0, 1}
+    deviation = np.sqrt(probability * (1 - probability) / 40_000)
+    np.testing.assert_allclose(masks.mean(axis=0), np.full(5, probability), atol=4 * deviation)
+    shifted = np.concatenate([masks[1:], masks[:-1]], axis=1)  # A row and the one before.
+    others = updates.bootstrap_masks(np.arange(10**6, 10**6 + 40_000), 5, probability, seed=4)
+    for pair in (shifted, np.concatenate([masks, others], axis=1)):
+        correlation = np.corrcoef(pair, rowvar=False)
+        assert np.abs(correlation - np.eye(10)).max() < 5 / np.sqrt(40_000)
+    counts = np.bincount(masks.sum(axis=1).astype(int), minlength=6) / 40_000
+    binomial = [
+        math.comb(5, n) * probability**n * (1 - probability) ** (5 - n) for n in range(6)
+    ]  # fmt: skip
+    np.testing.assert_allclose(counts, binomial, atol=0.015)
+
+
+def test_a_mask_depends_on_the_id_alone():
+    ids = np.random.default_rng(0).integers(0, 2**40, 50)
+    together = updates.bootstrap_masks(ids, 7, 0.5, 1)
+    for number, mask in zip(ids, together):
+        np.testing.assert_array_equal(updates.bootstrap_masks([number], 7, 0.5, 1)[0], mask)
+    order = np.random.default_rng(1).permutation(50)
+    np.testing.assert_array_equal(updates.bootstrap_masks(ids[order], 7, 0.5, 1), together[order])
+    np.testing.assert_array_equal(updates.bootstrap_masks(ids, 7, 1.0, 1), np.ones((50, 7)))
+    np.testing.assert_array_equal(updates.bootstrap_masks(ids, 7, 1, 1), np.ones((50, 7)))
+
+
+def masks_seen(update, batches=60):
+    """What an update says of each transition, by its observation; it must not contradict itself."""
+    seen = {}
+    for _ in range(batches):
+        batch, _ = update.next_batch()
+        for observation, mask, weight in zip(batch.observations, batch.masks, batch.weights):
+            if weight:
+                mask = tuple(mask.tolist())
+                assert seen.setdefault(observation.tobytes(), mask) == mask
+    return seen
+
+
+def test_a_transition_keeps_its_mask(tmp_path):
+    _, *pair, _ = parts()
+    rng = np.random.default_rng(0)
+    replay = EpisodeReplay((2, 2), 120, history=HISTORY, seed=3)
+    episodes = [random_episode(rng, length) for length in (50, 20, 30, 7, 33, 40, 9)]
+    for episode in episodes:
+        replay.add_episode(episode)
+    assert replay.num_episodes == 5  # Ids begin with 70.
+    keywords = {'mask_probability': 0.5, 'seed': 8}
+    seen = masks_seen(updates.TransitionUpdate(replay, *pair, **keywords))
+    assert len(seen) == 119
+    masks = updates.bootstrap_masks(np.arange(70, 189), 4, 0.5, 8)
+    stacks = np.concatenate([all_stacks(episode)[:-1] for episode in episodes[2:]])
+    assert seen == {x.tobytes(): tuple(mask) for x, mask in zip(stacks, masks.tolist())}
+    episodic = updates.EpisodicUpdate(replay, *pair, tail='other_episode', **keywords)
+    assert masks_seen(episodic) == seen
+    fresh = EpisodeReplay((2, 2), 120, history=HISTORY, seed=77)
+    fresh.load(tmp_path, replay.save(tmp_path))
+    again = updates.EpisodicUpdate(fresh, *pair, **keywords)
+    assert masks_seen(again) == seen
+    new = random_episode(rng, 60)
+    fresh.add_episode(new)  # Others leave; those that stay keep theirs.
+    again.set_state({})  # Forgets the pending episode, that has left.
+    later = masks_seen(again)
+    assert len(later) == 109
+    assert len(later.keys() & seen) == 49
+    assert all(later[key] == seen[key] for key in later.keys() & seen)
+    masks = updates.bootstrap_masks(np.arange(189, 249), 4, 0.5, 8).tolist()
+    assert [later[x.tobytes()] for x in all_stacks(new)[:-1]] == list(map(tuple, masks))
+
+
+def test_masks_of_a_pending_episode_survive_a_checkpoint():
+    _, *pair, _ = parts()
+    replay = EpisodeReplay((2, 2), 100, history=HISTORY, seed=3)
+    for length in (50, 90):
+        replay.add_episode(random_episode(np.random.default_rng(length), length))
+    update = updates.EpisodicUpdate(replay, *pair, mask_probability=0.5, seed=2)
+    update.next_batch()
+    other = updates.EpisodicUpdate(replay, *pair, mask_probability=0.5, seed=2)
+    other.set_state({name: array.copy() for name, array in update.state().items()})
+    batch = other.next_batch()[0]  # Rows 26 .. 57 of the second episode.
+    np.testing.assert_array_equal(
+        batch.masks, updates.bootstrap_masks(50 + np.arange(26, 58), 4, 0.5, 2)
+    )
+
+
+def test_padding_has_no_mask_and_no_weight():
+    replay, network, target_network, _ = parts(length=5)
+    update = updates.EpisodicUpdate(replay, network, target_network, batch_size=8)
+    batch, _ = update.next_batch()
+    np.testing.assert_array_equal(batch.masks[:5], np.ones((5, 4)))
+    np.testing.assert_array_equal(batch.weights, [1] * 5 + [0] * 3)
+
+
+@pytest.mark.parametrize('probability', [0, -0.5, 1.1])
+@pytest.mark.parametrize('update', [updates.EpisodicUpdate, updates.TransitionUpdate])
+def test_mask_probabilities_out_of_range_are_refused(update, probability):
+    replay, network, target_network, _ = parts()
+    with pytest.raises(ValueError, match=f'{update.__name__}.mask_probability'):
+        update(replay, network, target_network, mask_probability=probability)
+
+
+# A beta for each head.
+
+
+@pytest.mark.parametrize(
+    'greedy, mask_next_bonus', [('initial', True), ('updated', False), ('released', False)]
+)
+def test_a_beta_for_each_head_is_the_separate_betas(greedy, mask_next_bonus):
+    replay, network, target_network, (episode,) = parts(length=30)
+    betas = [index / 3 for index in range(4)]  # i / (K - 1): the adaptive EBU of Lee et al.
+    weights = {'alpha_1': 0.3, 'alpha_2': 0.2, 'greedy': greedy, 'mask_next_bonus': mask_next_bonus}
+    update = updates.EpisodicUpdate(
+        replay, network, target_network, beta=betas, bonus=bonuses.UcbBonus(), **weights
+    )
+    batch, _ = update.next_batch()
+    for k, beta in enumerate(betas):
+        y = expected_targets(episode, network, target_network, beta=beta, **weights)
+        np.testing.assert_allclose(batch.targets[:30, k], y[:, k], atol=1e-4)
+        assert np.abs(batch.targets[:30, k - 1] - y[:, k - 1]).max() > 1e-3
+
+
+@pytest.mark.parametrize('beta', [[0.5] * 3, [0.0, 0.5, 1.0, 1.1], [[0.5] * 4], -0.1])
+def test_betas_that_do_not_fit_are_refused(beta):
+    replay, network, target_network, _ = parts()
+    with pytest.raises(ValueError, match='EpisodicUpdate.beta must be'):
+        updates.EpisodicUpdate(replay, network, target_network, beta=beta)
+
+
+# Several steps.
+
+
+def n_step_targets(episode, target_network, n_steps, online=None):
+    """A literal loop over an episode, target by target."""
+    stacks = all_stacks(episode)
+    next_q = target_network(stacks).numpy().astype(np.float64)
+    chooser = next_q if online is None else online(stacks).numpy()
+    length = len(episode.actions)
+    y = np.zeros((length, next_q.shape[1]))
+    for t in range(length):
+        for k in range(next_q.shape[1]):
+            factor, end = 1.0, min(t + n_steps, length)
+            for i in range(t, end):
+                y[t, k] += factor * episode.rewards[i]
+                factor *= episode.discounts[i]
+            y[t, k] += factor * next_q[end, k, chooser[end, k].argmax()]
+    return y
+
+
+@pytest.mark.parametrize('n_steps', [1, 3, 100])
+@pytest.mark.parametrize('double_q', [False, True])
+def test_targets_over_several_steps_against_a_literal_loop(n_steps, double_q):
+    _, network, target_network, _ = parts()
+    selector = networks.build(
+        networks.MultiHeadQNetwork(3, 4, 16, conv_layers=(), seed=5), (2, 2, HISTORY), tf.uint8
+    )
+    rng = np.random.default_rng(0)
+    replay = EpisodeReplay((2, 2), 30, history=HISTORY, seed=3)
+    kinds = ((9, True), (10, True), (7, False), (1, True), (1, False), (2, False), (6, True))
+    episodes = [random_episode(rng, length, terminal) for length, terminal in kinds]
+    for episode in episodes:
+        replay.add_episode(episode)
+    update = updates.TransitionUpdate(
+        replay, network, target_network, selector=lambda x, seed: selector(x),
+        double_q=double_q, n_steps=n_steps,
+    )  # fmt: skip
+    expected = {}
+    for episode in episodes[1:]:
+        y = n_step_targets(episode, target_network, n_steps, selector if double_q else None)
+        for x, action, row in zip(all_stacks(episode), episode.actions, y):
+            expected[x.tobytes()] = action, row
+    seen = set()
+    for _ in range(12):
+        batch, _ = update.next_batch()
+        assert batch.targets.dtype == np.float32 and batch.weights.all()
+        for x, action, y in zip(batch.observations, batch.actions, batch.targets):
+            assert action == expected[x.tobytes()][0]
+            np.testing.assert_allclose(y, expected[x.tobytes()][1], atol=1e-5)
+            seen.add(x.tobytes())
+    assert len(expected) == 27 and seen == set(expected)
+
+
+def test_double_q_without_a_selector_asks_the_online_network():
+    replay, network, target_network, (episode,) = parts(length=40)
+    other = networks.build(
+        networks.MultiHeadQNetwork(3, 4, 16, conv_layers=(), seed=5), (2, 2, HISTORY), tf.uint8
+    )
+    mine = n_step_targets(episode, target_network, 2, network)
+    its = n_step_targets(episode, target_network, 2, other)
+    assert np.abs(mine - its).max() > 0.05
+    for selector, y in ((None, mine), (lambda x, seed: other(x), its)):
+        update = updates.TransitionUpdate(
+            replay, network, target_network, selector=selector, double_q=True, n_steps=2
+        )
+        batch, _ = update.next_batch()
+        for row, x in enumerate(batch.observations):
+            (t,) = np.flatnonzero((all_stacks(episode)[:-1] == x).all(axis=(1, 2, 3)))
+            np.testing.assert_allclose(batch.targets[row], y[t], atol=1e-5)
+
+
+# Noise.
+
+
+def noisy_parts(length, **keywords):
+    """Two noisy networks, and one episode of which all frames and rewards are the same."""
+    replay = EpisodeReplay((4,), 1000, seed=3, observation_dtype=np.float32)
+    replay.add_episode(types.Episode(
+        np.ones((length + 1, 4), np.float32), np.zeros(length, np.int32),
+        np.zeros(length, np.float32), np.full(length, 0.5, np.float32)))  # fmt: skip
+    pair = [
+        networks.build(
+            networks.MultiHeadQNetwork(3, 4, 8, conv_layers=(), seed=seed, **keywords),
+            (4,), tf.float32)
+        for seed in (1, 2)
+    ]  # fmt: skip
+    return replay, *pair
+
+
+@pytest.mark.parametrize('name', ['episodic', 'transitions'])
+def test_noise_is_drawn_once_for_all_targets_of_a_time_and_then_anew(name):
+    replay, *pair = noisy_parts(20, noise='factorised')
+
+    def targets_of(seed):
+        update = {
+            'episodic': lambda: updates.EpisodicUpdate(
+                replay, *pair, beta=0.0, batch_size=20, states_per_pass=3, seed=seed),
+            'transitions': lambda: updates.TransitionUpdate(replay, *pair, seed=seed),
+        }[name]()  # fmt: skip
+        return [update.next_batch()[0].targets for _ in range(3)]
+
+    batches = targets_of(seed=1)
+    for batch in batches:
+        np.testing.assert_allclose(batch, np.tile(batch[:1], (len(batch), 1)), atol=1e-6)
+    assert min(np.abs(batches[i][0] - batches[i - 1][0]).min() for i in range(3)) > 0
+    mean = 0.5 * pair[1](np.ones((1, 4), np.float32)).numpy().max(axis=-1)
+    assert np.abs(batches[0][0] - mean).min() > 0
+    assert np.abs(batches[0] - targets_of(seed=2)[0]).min() > 0
+
+
+def test_networks_draw_noise_apart():
+    """Else a network that chooses a' for its equal would always choose the maximum."""
+    replay, network, target_network = noisy_parts(20, noise='independent')
+    networks.copy_variables(network, target_network)
+    for layer in (network.heads.output_layer, target_network.heads.output_layer):
+        layer.kernel_sigma.assign(tf.ones_like(layer.kernel_sigma))
+    seeds = []
+
+    def spy(x, seed):
+        seeds.append(seed)
+        return network(x, seed)
+
+    both = [
+        updates.TransitionUpdate(replay, network, target_network, selector=spy, double_q=double_q)
+        for double_q in (True, False)
+    ]
+    y, maximum = (np.array([u.next_batch()[0].targets[0] for _ in range(6)]) for u in both)
+    assert len(seeds) == 1 and seeds[0] is not None
+    assert (y <= maximum + 1e-6).all() and (y < maximum - 1e-3).any()
