@@ -28,4 +28,8 @@ def rmsprop(
 
     Without `centered`, E[g] is left out.
     """
-    return tf.keras.optimizers.legacy.RMSprop(learning_rate, decay, momentum, epsilon, centered)
+    # A momentum of 0 would be left to another formula of Keras, sqrt(E[g^2] - E[g]^2) + epsilon,
+    # which is NaN where rounding makes the difference negative; a function selects the fused op.
+    return tf.keras.optimizers.legacy.RMSprop(
+        learning_rate, decay, momentum or (lambda: 0.0), epsilon, centered
+    )
