@@ -186,6 +186,7 @@ class MultiHeadQNetwork(tf.keras.Model):
             )
         self.num_actions = num_actions
         self.num_heads = num_heads
+        self.noise = noise
         self.trunk_gradient_scale = (
             1 / num_heads if trunk_gradient_scale is None else trunk_gradient_scale
         )

@@ -156,6 +156,10 @@ class SingleHeadPosterior(Posterior):
 
     def __init__(self, network, *arguments):
         super().__init__(network, *arguments)
+        if not isinstance(network, networks.MultiHeadQNetwork):
+            raise ValueError(
+                f'{type(self).__name__} needs MultiHeadQNetwork, got {type(network).__name__}'
+            )
         if network.num_heads != 1:
             raise ValueError(
                 f'{type(self).__name__} needs MultiHeadQNetwork.num_heads = 1, got '
@@ -248,12 +252,13 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
 
     def observe(self, step):
         for env, trail in enumerate(self._trails):
-            observation, action = step.observations[env : env + 1], step.actions[env : env + 1]
+            row = slice(env, env + 1)  # Copies, as environments may use their buffers again.
+            observation, action = step.observations[row].copy(), step.actions[row].copy()
             nu = float(self._visit(observation, action))
             trail.append(_Visit(observation, action, nu, float(step.discounts[env])))
             if len(trail) > self._n_steps:
                 self._learn_oldest(trail, trail[-1].observation, trail[-1].action, rest=1)
-            self._ends[env] = step.next_observations[env : env + 1].copy()
+            self._ends[env] = step.next_observations[row].copy()
             if step.episode_over[env]:
                 self._finish(env)
 
@@ -397,10 +402,15 @@ class BayesianLinearPosterior(SingleHeadPosterior):
                 'BayesianLinearPosterior.prior_variance and .noise_variance must be above 0, got '
                 f'{prior_variance} and {noise_variance}'
             )
-        if network.heads.output_layer.trainable or network.value_heads is not None:
+        if (
+            network.heads.output_layer.trainable
+            or network.value_heads is not None
+            or network.noise is not None
+            or network.prior_scale
+        ):
             raise ValueError(
-                'BayesianLinearPosterior needs MultiHeadQNetwork.train_output = False and no '
-                'dueling: it sets the last layer itself'
+                'BayesianLinearPosterior needs MultiHeadQNetwork.train_output = False, and no '
+                'dueling, noise or prior_scale: its values are those of a last layer that it sets'
             )
         self._regression_period = regression_period
         self._regression_transitions = regression_transitions

@@ -92,3 +92,82 @@ def test_epsilon_is_the_share_of_random_actions(network):
     assert uniform.min() > 420
     with pytest.raises(ValueError, match='tie_break'):
         policy_of(network, acting.mean_preferences, tie_break='first')
+
+
+@pytest.fixture(scope='module')
+def noisy_network():
+    network = networks.MultiHeadQNetwork(
+        4, 3, hidden_units=8, conv_layers=((4, 8, 8),), noise='factorised', seed=1
+    )
+    return networks.build(network, (84, 84, 4), tf.uint8)
+
+
+@pytest.mark.parametrize('preferences', [acting.mean_preferences, acting.head_preferences])
+@pytest.mark.parametrize('count', [1, 5])
+def test_belief_is_the_mean_or_a_sample(noisy_network, count, preferences):
+    stacks, heads = observations(count), np.arange(count, dtype=np.int32) % 3
+    q_values = noisy_network(stacks).numpy()  # Without noise.
+    values = {
+        acting.mean_preferences: q_values.mean(1),
+        acting.head_preferences: q_values[np.arange(count), heads],
+    }[preferences]
+    rng = np.random.default_rng(0)
+    by_mean = policy_of(noisy_network, preferences, belief='mean')
+    for _ in range(5):
+        np.testing.assert_array_equal(by_mean.actions(stacks, heads, 0.0, rng), values.argmax(-1))
+    by_sample = policy_of(noisy_network, preferences)
+    actions = np.array([by_sample.actions(stacks, heads, 0.0, rng) for _ in range(30)])
+    assert (actions != actions[0]).any()  # The noise is drawn anew for each call.
+    again = np.random.default_rng(1), np.random.default_rng(1)
+    drawn = [
+        [by_sample.actions(stacks, heads, 0.0, rng).tolist() for _ in range(10)] for rng in again
+    ]
+    assert drawn[0] == drawn[1]
+
+
+def test_unknown_beliefs_are_refused(network):
+    with pytest.raises(ValueError, match="belief must be one of .*'median'"):
+        policy_of(network, acting.mean_preferences, belief='median')
+
+
+def test_a_preference_that_draws_gets_fresh_seeds(network):
+    def uniform(q_values, seed):
+        return tf.random.stateless_uniform((tf.shape(q_values)[0], tf.shape(q_values)[2]), seed)
+
+    def uniform_with_heads(q_values, heads, seed):
+        return uniform(tf.gather(q_values, heads, axis=1, batch_dims=1)[:, None], seed)
+
+    stacks, heads = observations(2), np.zeros(2, np.int32)
+    for belief, preferences in (
+        ('mean', uniform), ('sample', uniform), ('mean', uniform_with_heads),
+    ):  # fmt: skip
+        policy = policy_of(network, preferences, belief=belief)
+        rng = np.random.default_rng(0)
+        actions = np.array([policy.actions(stacks, heads, 0.0, rng) for _ in range(300)])
+        for row in actions.T:
+            assert abs(np.bincount(row, minlength=4) - 75).max() < 30  # 4 standard deviations.
+        assert 0.1 < (actions[:, 0] == actions[:, 1]).mean() < 0.4
+
+
+def test_the_seed_of_a_preference_is_not_that_of_the_belief():
+    seeds = []
+
+    class Belief(posteriors.Posterior):
+        def sample(self, observations, seed):
+            seeds.append(seed)
+            return tf.zeros((1, 1, 2))
+
+    def preferences(q_values, seed):
+        seeds.append(seed)
+        return q_values[:, 0]
+
+    network = networks.MultiHeadQNetwork(2, 1, 4, conv_layers=())
+    policy = acting.Policy(Belief(network, network, None, 1, 0), preferences)
+    tf.config.run_functions_eagerly(True)
+    try:
+        for _ in range(2):
+            policy.actions(np.zeros((1, 2), np.float32), np.zeros(1, np.int32), 0.0,
+                           np.random.default_rng(len(seeds)))  # fmt: skip
+    finally:
+        tf.config.run_functions_eagerly(False)
+    assert len({tuple(seed.numpy()) for seed in seeds}) == 4

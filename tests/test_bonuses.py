@@ -1,8 +1,12 @@
+import functools
+
 import numpy as np
+import pytest
 import tensorflow as tf
 
-from ob2i_tf import bonuses, types
+from ob2i_tf import bonuses, networks, optimizers, types, updates
 from ob2i_tf.moments import RunningStd
+from ob2i_tf.replay import EpisodeReplay
 
 
 def test_ensemble_std_is_the_population_std():
@@ -99,3 +103,231 @@ def test_rows_at_a_time_divides_each_chunk_by_what_was_seen_so_far():
         np.testing.assert_allclose(
             next_bonus[start:end], raw_next[start:end] / at_greedy[start:].std(), rtol=1e-4
         )
+
+
+# RND.
+
+
+def build_rnd(frame_shape=(3,), rate=1e-2, **keywords):
+    keywords = {
+        'conv_layers': (), 'features': 4, 'predictor_layers': (6,),
+        'optimizer': functools.partial(optimizers.adam, rate), **keywords,
+    }  # fmt: skip
+    bonus = bonuses.RndBonus(**keywords)
+    bonus.build(frame_shape, 5)
+    return bonus
+
+
+def rnd_experience(frames, next_frames, heads=2, num_actions=3):
+    next_q = np.zeros((len(frames), heads, num_actions), np.float32)
+    frames, next_frames = (np.asarray(x, np.float32) for x in (frames, next_frames))
+    return types.Experience(frames, next_frames, np.zeros(len(frames), np.int32), next_q, None)
+
+
+def dense(layers, x):
+    """Layers of ReLU, the last one linear."""
+    for i in range(0, len(layers), 2):
+        x = x @ layers[i].numpy().astype(np.float64) + layers[i + 1].numpy()
+        x = np.maximum(x, 0) if i + 2 < len(layers) else x
+    return x
+
+
+def rnd_errors(bonus, frames, seen):
+    """Whitened by the population moments of what was seen, by hand."""
+    frames, seen = np.asarray(frames, np.float64), np.asarray(seen, np.float64)
+    std = seen.std(0)
+    white = np.clip((frames - seen.mean(0)) / np.where(std > 0, std, 1), -5, 5)
+    difference = dense(bonus.predictor.variables, white) - dense(bonus.target.variables, white)
+    return (difference**2).mean(-1)
+
+
+def random_frames(count, seed=0):
+    """The last pixel never changes; an outlier is beyond 5 standard deviations in the first."""
+    frames = np.random.default_rng(seed).normal([3, -2, 7], [2, 0.5, 0], size=(count, 3))
+    frames[count // 2, 0] = 200
+    return frames
+
+
+def test_rnd_networks_are_built_as_said():
+    bonus = bonuses.RndBonus()
+    bonus.build((84, 84), 0)
+    convolutions = [(8, 8, 1, 32), (4, 4, 32, 64), (3, 3, 64, 64)]
+    kernels = [v.shape for v in bonus.target.variables if v.shape.rank > 1]
+    assert kernels == [*convolutions, (3136, 512)]
+    kernels = [v.shape for v in bonus.predictor.variables if v.shape.rank > 1]
+    assert kernels == [*convolutions, (3136, 512), (512, 512), (512, 512)]
+    assert bonus.errors(tf.zeros((2, 84, 84), tf.uint8)).shape == (2,)
+
+
+def test_rnd_bonus_is_the_error_on_whitened_and_clipped_frames():
+    bonus = build_rnd(scale_by='bonuses')
+    frames, next_frames = random_frames(300), 10 * random_frames(300, 1)
+    assert np.abs((frames - frames.mean(0)) / frames.std(0).clip(1e-3)).max() > 10
+    _, _, means = bonus(rnd_experience(frames, next_frames))
+    state, next_state = (rnd_errors(bonus, x, seen=frames) for x in (frames, next_frames))
+    np.testing.assert_allclose(bonus.errors(np.float32(frames)), state, rtol=1e-3)
+    np.testing.assert_allclose(means, [state.mean(), next_state.mean()], rtol=1e-3)
+    more = random_frames(40, 2) - 1
+    bonus(rnd_experience(more, more))
+    seen = np.concatenate([frames, more])
+    np.testing.assert_allclose(
+        bonus.errors(np.float32(more)), rnd_errors(bonus, more, seen), rtol=1e-3
+    )
+
+
+@pytest.mark.parametrize('reward_state', ['state', 'next_state'])
+@pytest.mark.parametrize('scale_by', ['bonuses', 'returns'])
+def test_rnd_scale_against_a_loop(scale_by, reward_state):
+    bonus = build_rnd(scale_by=scale_by, reward_state=reward_state, discount=0.8)
+    compiled = tf.function(lambda *x: bonus(rnd_experience_of(*x)))
+    seen, scaled_by = [], []
+    for seed, length in enumerate((30, 7, 1)):  # Sums start anew with each episode.
+        frames, next_frames = random_frames(length, seed), random_frames(length, seed + 10)
+        reward_bonus, next_bonus, means = compiled(np.float32(frames), np.float32(next_frames))
+        seen.append(frames)
+        state, next_state = (
+            rnd_errors(bonus, x, np.concatenate(seen)) for x in (frames, next_frames)
+        )
+        expected = state if reward_state == 'state' else next_state
+        total = 0.0
+        for each in expected:
+            total = each + (0.8 * total if scale_by == 'returns' else 0)
+            scaled_by.append(total)
+        np.testing.assert_allclose(reward_bonus, expected / np.std(scaled_by), rtol=2e-3)
+        assert next_bonus.shape == (length, 3)
+        for action in range(3):
+            np.testing.assert_allclose(
+                next_bonus[:, action], next_state / np.std(scaled_by), rtol=2e-3
+            )
+        np.testing.assert_allclose(means, [expected.mean(), next_state.mean()], rtol=2e-3)
+
+
+def rnd_experience_of(frames, next_frames):
+    next_q = tf.zeros((tf.shape(frames)[0], 2, 3))
+    return types.Experience(frames, next_frames, None, next_q, None)
+
+
+def test_rnd_predictor_learns_what_it_sees_and_the_target_never_changes():
+    bonus = build_rnd(predictor_layers=(16,))
+    seen, unseen = np.eye(3, dtype=np.float32)[:1], np.eye(3, dtype=np.float32)[2:]
+    moments = np.eye(3, dtype=np.float32)
+    bonus(rnd_experience(moments, moments))
+    target = [v.numpy() for v in bonus.target.variables]
+    before = float(bonus.errors(seen)[0]), float(bonus.errors(unseen)[0])
+    for _ in range(200):
+        bonus.learn(np.repeat(seen, 4, axis=0), np.ones(4, np.float32))
+    after = float(bonus.errors(seen)[0]), float(bonus.errors(unseen)[0])
+    assert after[0] < 1e-3 * before[0]
+    assert after[1] > 0.1 * before[1] and after[1] > 100 * after[0]
+    for mine, its in zip(target, bonus.target.variables):
+        np.testing.assert_array_equal(mine, its)
+
+
+def test_rnd_predictor_learns_every_train_period():
+    bonus = build_rnd(train_period=3)
+    frames, changes = np.eye(3, dtype=np.float32), []
+    for call in range(1, 8):
+        before = bonus.predictor.variables[0].numpy()
+        bonus.learn(frames, np.ones(3, np.float32))
+        changes += [call] * bool(np.abs(bonus.predictor.variables[0] - before).max() > 0)
+    assert changes == [3, 6]
+
+
+def test_rnd_predictor_does_not_learn_from_padding():
+    padded, alone = build_rnd(), build_rnd()
+    frames = np.eye(3, dtype=np.float32)[:2]
+    for _ in range(3):
+        padded.learn(frames, np.array([1, 0], np.float32))
+        alone.learn(frames[:1], np.ones(1, np.float32))
+    for mine, its in zip(padded.predictor.variables, alone.predictor.variables):
+        np.testing.assert_allclose(mine, its, atol=1e-6)
+
+
+def test_rnd_refuses_what_it_cannot_do():
+    for keywords, message in (
+        ({'scale_by': 'sums'}, "RndBonus.scale_by must be one of .*'sums'"),
+        ({'reward_state': 'both'}, 'RndBonus.reward_state'),
+        ({'train_period': 0}, 'RndBonus.train_period must be at least 1, got 0'),
+    ):
+        with pytest.raises(ValueError, match=message):
+            bonuses.RndBonus(**keywords)
+
+
+# Bonuses in updates.
+
+HISTORY = 3
+
+
+def stacked_parts(discount):
+    """A replay with one episode of 2x2 pixels, and two networks for its stacks."""
+    rng = np.random.default_rng(0)
+    replay = EpisodeReplay((2, 2), 100, history=HISTORY, seed=3)
+    episode = types.Episode(
+        rng.integers(0, 256, (9, 2, 2), dtype=np.uint8), rng.integers(3, size=8),
+        rng.normal(size=8).astype(np.float32), np.full(8, discount, np.float32),
+    )  # fmt: skip
+    replay.add_episode(episode)
+    pair = [
+        networks.build(networks.MultiHeadQNetwork(3, 2, 4, conv_layers=(), seed=seed),
+                       (2, 2, HISTORY), tf.uint8)
+        for seed in (1, 2)
+    ]  # fmt: skip
+    return replay, *pair, episode
+
+
+@pytest.mark.parametrize('update', [updates.EpisodicUpdate, updates.TransitionUpdate])
+def test_updates_refuse_and_accept_rnd_by_whether_it_needs_order(update):
+    parts = stacked_parts(0.9)[:3]
+    ordered = build_rnd((2, 2), scale_by='returns')
+    if update is updates.TransitionUpdate:
+        with pytest.raises(ValueError, match="RndBonus .* whole episodes .*scale_by = 'bonuses'"):
+            update(*parts, bonus=ordered)
+    else:
+        update(*parts, bonus=ordered).next_batch()
+    bonus = bonuses.RndBonus(conv_layers=((4, 2, 1),), features=4, scale_by='bonuses')
+    batch, report = update(*parts, bonus=bonus, alpha_1=1.0, alpha_2=1.0).next_batch()
+    assert np.isfinite(batch.targets).all()
+    assert report['bonus_mean'] > 0 and report['next_bonus_mean'] > 0
+    assert int(bonus._calls) == 1
+
+
+class Pixels(bonuses.Bonus):
+    """Pays the sum of the pixels of the frame; keeps what it is to learn from."""
+
+    def __call__(self, experience):
+        state, next_state = (
+            tf.reduce_sum(tf.cast(x, tf.float32), axis=(1, 2))
+            for x in (experience.frames, experience.next_frames)
+        )
+        next_bonus = tf.zeros_like(experience.next_q[:, 0]) + next_state[:, None]
+        return state, next_bonus, (tf.reduce_mean(state), tf.reduce_mean(next_state))
+
+    def learn(self, frames, weights):
+        self.learnt = frames, weights
+
+
+@pytest.mark.parametrize('update', [updates.EpisodicUpdate, updates.TransitionUpdate])
+def test_a_bonus_sees_the_newest_frames_of_s_and_of_the_next_s(update):
+    replay, network, target_network, episode = stacked_parts(0.5)
+    for weights in network, target_network:
+        for variable in weights.variables:
+            variable.assign(tf.zeros_like(variable))  # All values 0.
+    bonus = Pixels()
+    made = update(
+        replay, network, target_network, bonus=bonus, alpha_1=2.0, alpha_2=3.0,
+        **({'beta': 0.0, 'mask_next_bonus': False} if update is updates.EpisodicUpdate else {}),
+    )  # fmt: skip
+    batch, report = made.next_batch()
+    pixels = episode.observations.sum((1, 2), dtype=float)
+    y = episode.rewards + 2 * pixels[:-1] + 0.5 * 3 * pixels[1:]
+    for row in np.flatnonzero(batch.weights):
+        newest = batch.observations[row, ..., -1]
+        (t,) = np.flatnonzero((episode.observations == newest).all((1, 2)))
+        np.testing.assert_allclose(batch.targets[row], [y[t]] * 2, rtol=1e-5)
+    np.testing.assert_array_equal(bonus.learnt[0], batch.observations[..., -1])
+    np.testing.assert_array_equal(bonus.learnt[1], batch.weights)
+    if update is updates.EpisodicUpdate:
+        np.testing.assert_allclose(
+            [report['bonus_mean'], report['next_bonus_mean']],
+            [pixels[:-1].mean(), pixels[1:].mean()], rtol=1e-5,
+        )  # fmt: skip

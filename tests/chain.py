@@ -1,0 +1,56 @@
+"""A chain of states, small enough to be learnt in seconds."""
+
+import numpy as np
+
+
+class Chain:
+    """Right leads from the first of 5 states to a reward of 1 at the last, left pays 0.03.
+
+    Left goes back a state, and pays at the first one only: a learner that does not look ahead stays
+    there. A game ends at the last state, or is truncated after `limit` steps.
+    """
+
+    num_actions = 2
+    states = np.eye(5, dtype=np.float32)
+
+    def __init__(self, num_envs=1, limit=12):
+        self._limit = limit
+        self._at = np.zeros(num_envs, int)
+        self._steps = np.zeros(num_envs, int)
+
+    @property
+    def observations(self):
+        return self.states[self._at]
+
+    def step(self, actions):
+        left = actions == 0
+        rewards = np.where(left & (self._at == 0), 0.03, 0.0).astype(np.float32)
+        self._at = np.where(left, np.maximum(self._at - 1, 0), self._at + 1)
+        self._steps += 1
+        rewards[self._at == 4] = 1
+        final = self.observations
+        terminated = self._at == 4
+        truncated = (self._steps == self._limit) & ~terminated
+        over = terminated | truncated
+        self._at[over] = self._steps[over] = 0
+        info = {'final_obs': final, 'game_over': over}
+        return self.observations, rewards, terminated, truncated, info
+
+
+def play(agent, env, agent_steps):
+    """Trains for `agent_steps`; returns the heads of the games, in order of their start."""
+    observations = env.observations
+    agent.begin(observations)
+    heads = agent.heads.tolist()
+    while agent.agent_steps < agent_steps:
+        actions = agent.act(observations)
+        observations, *results = env.step(actions)
+        agent.observe(actions, observations, *results)
+        heads += agent.heads[results[-1]['game_over']].tolist()
+    agent.end()
+    return heads
+
+
+def reaches_the_goal(preferences):
+    """Whether 4 steps from the first state, greedy by preferences [5, A], end at the last one."""
+    return (np.argmax(preferences, axis=-1)[:4] == 1).all()
