@@ -13,6 +13,7 @@ import tensorflow as tf
 
 import gin
 from ob2i_tf import bonuses, networks
+from ob2i_tf.errors import NotFiniteError
 
 TIE_BREAKS = ('random', 'lowest')
 BELIEFS = ('sample', 'mean')
@@ -116,6 +117,11 @@ class Policy:
         self._num_actions = posterior.network.num_actions
         self._function = preferences
         self._takes = set(inspect.signature(preferences).parameters)
+        if posterior.needs_heads and 'heads' not in self._takes:
+            raise ValueError(
+                f'{type(posterior).__name__} has to be acted on by a preference that follows a '
+                f'head, as @head_preferences does, not by {preferences.__name__}'
+            )
         self._tie_break = tie_break
         self._belief = belief
 
@@ -137,6 +143,8 @@ class Policy:
         if not explore.all():
             seed = rng.integers(2**31, size=2, dtype=np.int32)
             preferences = self._preferences(observations, heads, seed).numpy()
+            if np.isnan(preferences).any():
+                raise NotFiniteError(f'preferences of actions are NaN: {preferences.tolist()}')
             greedy = greedy_actions(preferences, rng, self._tie_break)
             actions = np.where(explore, actions, greedy)
         return actions

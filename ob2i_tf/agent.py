@@ -143,7 +143,7 @@ class Agent:
             types.Step(
                 self._acted_on, actions, self._heads, rewards,
                 np.where(self._is_terminal(terminated, truncated), 0, self._discount),
-                info['final_obs'], terminated | truncated, over,
+                info['final_obs'], terminated | truncated, over, self.agent_steps,
             )
         )  # fmt: skip
         if self._head_per_episode:

@@ -56,12 +56,6 @@ class Bonus(tf.Module):
         """
         raise NotImplementedError
 
-    def learn(self, frames, weights):
-        """Called with the newest frames [B, *frame] and weights [B] of each learner step."""
-
-    def compiled_functions(self):
-        return []
-
 
 @gin.configurable
 class UcbBonus(Bonus):
@@ -138,12 +132,15 @@ class RndBonus(Bonus):
     next-Q" (paper, section 5.3, which leaves the rest open). Frames are whitened by the moments of
     all frames that targets were computed for, and clipped to +-5.
 
+    The predictor learns from the frames that a bonus was computed for, right after.
+
     Args:
       conv_layers: (filters, kernel size, stride) of both networks, leaky ReLU.
       features: D, outputs of both networks.
       predictor_layers: ReLU units of the dense layers that the predictor has in addition.
       learning_rate: of the predictor's Adam.
-      train_period: learner steps between steps of the predictor.
+      batch_size: frames of one step of the predictor.
+      update_proportion: share of the frames, drawn anew, that the predictor learns from.
       scale_by: 'returns', the standard deviation of the discounted sums of bonuses from an
         episode's start (Burda et al.), or 'bonuses', that of the bonuses themselves.
       discount: of those sums.
@@ -156,7 +153,8 @@ class RndBonus(Bonus):
         features: int = 512,
         predictor_layers: Sequence = (512, 512),
         learning_rate: float = 1e-4,
-        train_period: int = 1,
+        batch_size: int = 32,
+        update_proportion: float = 1.0,
         scale_by: Literal[RND_SCALES] = 'returns',
         discount: float = 0.99,
         reward_state: Literal[RND_STATES] = 'state',
@@ -168,23 +166,27 @@ class RndBonus(Bonus):
             raise ValueError(
                 f'RndBonus.reward_state must be one of {RND_STATES}, got {reward_state!r}'
             )
-        if train_period < 1:
-            raise ValueError(f'RndBonus.train_period must be at least 1, got {train_period}')
+        if batch_size < 1 or not 0 <= update_proportion <= 1:
+            raise ValueError(
+                'RndBonus needs batch_size >= 1 and update_proportion in 0..1, got '
+                f'{batch_size} and {update_proportion}'
+            )
         self.needs_order = scale_by == 'returns'
         self._conv_layers = conv_layers
         self._features = features
         self._predictor_layers = predictor_layers
         self._optimizer = tf.keras.optimizers.legacy.Adam(learning_rate)
-        self._train_period = train_period
+        self._batch_size = batch_size
+        self._update_proportion = update_proportion
         self._discount = discount
         self._reward_state = reward_state
         self.bonus_std = RunningStd()
-        self._calls = tf.Variable(0, dtype=tf.int64, trainable=False, name='calls')
 
     def build(self, frame_shape, seed):
         """See Bonus."""
         self.frame_moments = RunningStd(shape=frame_shape)
-        seeds = networks.split_seed(seed, 2)
+        *seeds, generator_seed = networks.split_seed(seed, 3)
+        self._generator = tf.random.Generator.from_seed(generator_seed)
         self.target, self.predictor = (
             _rnd_network(frame_shape, self._conv_layers, (*dense, self._features), seed)
             for dense, seed in zip(((), self._predictor_layers), seeds)
@@ -194,9 +196,11 @@ class RndBonus(Bonus):
 
     def __call__(self, experience):
         """See Bonus."""
-        for start in tf.range(0, tf.shape(experience.frames)[0], _FRAMES_PER_PASS):
-            self.frame_moments.update(experience.frames[start : start + _FRAMES_PER_PASS])
-        state, next_state = self.errors(experience.frames), self.errors(experience.next_frames)
+        frames = experience.frames
+        for start in tf.range(0, tf.shape(frames)[0], _FRAMES_PER_PASS):
+            self.frame_moments.update(frames[start : start + _FRAMES_PER_PASS])
+        errors = self.errors(frames)
+        state, next_state = tf.gather(errors, experience.first), tf.gather(errors, experience.next)
         reward_bonus = state if self._reward_state == 'state' else next_state
         means = tf.reduce_mean(reward_bonus), tf.reduce_mean(next_state)
         sums = reward_bonus
@@ -204,14 +208,10 @@ class RndBonus(Bonus):
             sums = tf.scan(lambda sum_, bonus: self._discount * sum_ + bonus, reward_bonus)
         self.bonus_std.update(sums)
         next_bonus = tf.zeros_like(experience.next_q[:, 0]) + next_state[:, None]
+        with tf.control_dependencies([errors]):
+            for start in tf.range(0, tf.shape(frames)[0], self._batch_size):
+                self._learn(frames[start : start + self._batch_size])
         return self.bonus_std.normalize(reward_bonus), self.bonus_std.normalize(next_bonus), means
-
-    def learn(self, frames, weights):
-        """A step of the predictor on every `train_period`-th call; see Bonus."""
-        self._learn(frames, weights)
-
-    def compiled_functions(self):
-        return [self._learn]
 
     def errors(self, frames):
         """[n, *frame] -> [n]: how far the predictor is from the random network."""
@@ -220,21 +220,22 @@ class RndBonus(Bonus):
             tf.shape(frames)[0], _FRAMES_PER_PASS, tf.TensorSpec([None], tf.float32),
         )  # fmt: skip
 
+    def _learn(self, frames):
+        variables = self.predictor.trainable_variables
+        chosen = self._generator.uniform(tf.shape(frames)[:1]) < self._update_proportion
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(variables)
+            errors = tf.where(chosen, self._errors(frames), 0)
+            count = tf.reduce_sum(tf.cast(chosen, tf.float32))
+            loss = tf.reduce_sum(errors) / tf.maximum(count, 1)
+        self._optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
+
     def _errors(self, frames):
         frames = tf.cast(frames, tf.float32) - tf.cast(self.frame_moments.mean, tf.float32)
         frames = tf.clip_by_value(self.frame_moments.normalize(frames), -5.0, 5.0)
         return tf.reduce_mean(
             tf.math.squared_difference(self.predictor(frames), self.target(frames)), axis=-1
         )
-
-    @tf.function(reduce_retracing=True)
-    def _learn(self, frames, weights):
-        self._calls.assign_add(1)
-        if self._calls % self._train_period == 0:
-            variables = self.predictor.trainable_variables
-            with tf.GradientTape() as tape:
-                loss = tf.reduce_sum(weights * self._errors(frames)) / tf.reduce_sum(weights)
-            self._optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
 
 
 def _rnd_network(frame_shape, conv_layers, dense_layers, seed):

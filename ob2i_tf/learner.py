@@ -80,14 +80,6 @@ class QLearner(tf.Module):
             )
         return {'loss': loss, 'q_mean': q_mean}
 
-    def check_finite(self):
-        """Raises NotFiniteError, naming the variable, unless all weights are finite."""
-        for variable in self.network.variables:
-            if not bool(tf.reduce_all(tf.math.is_finite(variable))):
-                raise NotFiniteError(
-                    f'{variable.name} holds NaN or infinity after learner step {self.learner_steps}'
-                )
-
     def compiled_functions(self):
         return [self._step, self.update_target]
 
@@ -99,7 +91,7 @@ class QLearner(tf.Module):
     @tf.function(reduce_retracing=True)
     def _step(self, observations, actions, targets, weights, masks):
         seed = self._generator.make_seeds()[:, 0]
-        groups = self.network.learners
+        groups = self.network.variable_groups
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(groups)
             q_values = tf.gather(
@@ -121,6 +113,19 @@ class QLearner(tf.Module):
             return tf.square(difference)
         size = tf.abs(difference)
         return tf.where(size <= 1, 0.5 * tf.square(difference), size - 0.5)
+
+
+def check_finite(when, **modules):
+    """Raises NotFiniteError, naming the variable, unless all variables of the modules are finite.
+
+    Args:
+      when: what the error is to say of the moment.
+      **modules: tf.Module by name.
+    """
+    for name, module in modules.items():
+        for variable in module.variables:
+            if variable.dtype.is_floating and not tf.reduce_all(tf.math.is_finite(variable)):
+                raise NotFiniteError(f'{name}: {variable.name} holds NaN or infinity {when}')
 
 
 def _clip_by_global_norm(gradients, max_norm):

@@ -66,12 +66,14 @@ class HeadLayer(tf.keras.layers.Layer):
             )
         else:
             initializers, sigma = _uniform_pair(np.sqrt(3 / fan_in), self._seed), 0.017
-        self.kernel = self.add_weight('kernel', kernel, initializer=initializers[0])
-        self.bias = self.add_weight('bias', bias, initializer=initializers[1])
+        self.kernel = self.add_weight(f'{self.name}_kernel', kernel, initializer=initializers[0])
+        self.bias = self.add_weight(f'{self.name}_bias', bias, initializer=initializers[1])
         if self._noise is not None:
             constant = tf.keras.initializers.Constant(sigma)
-            self.kernel_sigma = self.add_weight('kernel_sigma', kernel, initializer=constant)
-            self.bias_sigma = self.add_weight('bias_sigma', bias, initializer=constant)
+            self.kernel_sigma = self.add_weight(
+                f'{self.name}_kernel_sigma', kernel, initializer=constant
+            )
+            self.bias_sigma = self.add_weight(f'{self.name}_bias_sigma', bias, initializer=constant)
 
     def weights_of(self, head, seed):
         """Kernels and biases of all heads (head None) or one; with noise drawn by `seed` if any."""
@@ -187,6 +189,7 @@ class MultiHeadQNetwork(tf.keras.Model):
         self.num_actions = num_actions
         self.num_heads = num_heads
         self.noise = noise
+        self.trains_output = train_output
         self.trunk_gradient_scale = (
             1 / num_heads if trunk_gradient_scale is None else trunk_gradient_scale
         )
@@ -266,8 +269,8 @@ class MultiHeadQNetwork(tf.keras.Model):
         return self(observations, seed), heads
 
     @property
-    def learners(self):
-        """Groups of variables that learn apart from one another: here one."""
+    def variable_groups(self):
+        """Lists of the variables that learn apart from one another: here one."""
         return [self.trainable_variables]
 
 
@@ -299,6 +302,7 @@ class IndependentQNetworks(tf.keras.Model):
         ]
         self.num_actions = num_actions
         self.num_heads = sum(network.num_heads for network in self.networks)
+        self.trains_output = self.networks[0].trains_output
 
     def call(self, observations, seed=None):
         seeds = split_draws(seed, len(self.networks))
@@ -325,7 +329,7 @@ class IndependentQNetworks(tf.keras.Model):
                 copy_variables(source, network)
 
     @property
-    def learners(self):
+    def variable_groups(self):
         return [network.trainable_variables for network in self.networks]
 
 

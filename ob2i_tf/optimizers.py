@@ -28,7 +28,8 @@ def rmsprop(
 
     Without `centered`, E[g] is left out.
     """
-    # For a momentum of 0 Keras adds epsilon to the root instead; a function is not 0.
+    # A momentum of 0 would be left to another formula of Keras, sqrt(E[g^2] - E[g]^2) + epsilon,
+    # which is NaN where rounding makes the difference negative; a function selects the fused op.
     return tf.keras.optimizers.legacy.RMSprop(
         learning_rate, decay, lambda: momentum, epsilon, centered
     )

@@ -21,6 +21,10 @@ _STATES_PER_PASS = 256
 class Posterior(tf.Module):
     """The interface, with what most posteriors have in common.
 
+    Attributes:
+      sets_last_layer: whether it, and not gradients, decides the network's last layer.
+      needs_heads: whether it has to be acted on by a preference that follows a head.
+
     Args:
       network: the online network, built.
       target_network: its twin, built.
@@ -29,8 +33,16 @@ class Posterior(tf.Module):
       seed: of all random choices that are not the caller's.
     """
 
+    sets_last_layer = False
+    needs_heads = False
+
     def __init__(self, network, target_network, replay, num_envs, seed):
         super().__init__(name='posterior')
+        if network.trains_output == self.sets_last_layer:
+            raise ValueError(
+                f'{type(self).__name__} needs MultiHeadQNetwork.train_output = '
+                f'{not self.sets_last_layer}'
+            )
         self.network = network
         self.target_network = target_network
         self._replay = replay
@@ -47,7 +59,7 @@ class Posterior(tf.Module):
 
     def selector(self, observations, seed):
         """As `sample`: what double Q-learning chooses the next action by."""
-        return self.network(observations, seed)
+        return self.sample(observations, seed)
 
     def following(self, observations, heads, seed):
         """Q-values [B, K, A], the mean for seed None, and where in them [B] the heads are."""
@@ -60,7 +72,7 @@ class Posterior(tf.Module):
 
     def evaluation_heads(self, count, rng):
         """As `draw_heads`, for evaluation; it changes nothing."""
-        return rng.integers(self.network.num_heads, size=count, dtype=np.int32)
+        return self.draw_heads(count, rng)
 
     def observe(self, step: types.Step):
         """Called after each step of the environments in training."""
@@ -106,6 +118,8 @@ class AdaptivePosterior(EnsemblePosterior):
       selection_period: agent steps.
     """
 
+    needs_heads = True
+
     def __init__(
         self, network, target_network, replay, num_envs, seed, selection_period: int = 250_000
     ):
@@ -118,7 +132,6 @@ class AdaptivePosterior(EnsemblePosterior):
             )
         self._selection_period = selection_period
         self._games = 0  # Started.
-        self._agent_steps = 0
         self._scores = np.zeros(network.num_heads)
 
     def draw_heads(self, count, rng):
@@ -135,20 +148,19 @@ class AdaptivePosterior(EnsemblePosterior):
         return int(self._scores.argmax())
 
     def observe(self, step):
-        for head, reward in zip(step.heads, step.rewards):
+        for done, (head, reward) in enumerate(zip(step.heads, step.rewards), start=1):
             self._scores[head] += reward
-            self._agent_steps += 1
-            if self._agent_steps % self._selection_period == 0:
+            if (step.agent_steps + done) % self._selection_period == 0:
                 for network in (self.network, self.target_network):
                     network.copy_from(self.best)
                 self._scores[:] = 0
 
     def state(self):
-        return {'scores': self._scores, 'counts': np.array([self._games, self._agent_steps])}
+        return {'scores': self._scores, 'games': np.array(self._games)}
 
     def set_state(self, arrays):
         self._scores = arrays['scores']
-        self._games, self._agent_steps = arrays['counts'].tolist()
+        self._games = int(arrays['games'])
 
 
 class SingleHeadPosterior(Posterior):
@@ -232,7 +244,7 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
             ]
         )  # fmt: skip
         self.covariances = tf.Variable(
-            tf.tile(initial_variance * tf.eye(phi)[None], (network.num_actions, 1, 1)),
+            initial_variance * tf.eye(phi, batch_shape=[network.num_actions], dtype=tf.float64),
             trainable=False, name='covariances',
         )  # fmt: skip
         self._optimizer = optimizer()
@@ -245,6 +257,9 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
         noise = tf.random.stateless_normal(tf.shape(q_values), seed)
         std = tf.sqrt(tf.maximum(self.variances(observations), 0))
         return q_values + self._scale * noise * std[:, None]
+
+    def selector(self, observations, seed):
+        return self.network(observations, seed)
 
     def variances(self, observations):
         """u: [B, *stack] -> [B, A]."""
@@ -289,7 +304,8 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
     @tf.function(reduce_retracing=True)
     def _visit(self, observation, action):
         """nu of a single pair, and the Sherman-Morrison update that takes it in."""
-        phi, action = self.phi(observation)[0], action[0]
+        # In float64: rounding in the directions not yet seen would swamp those seen often.
+        phi, action = tf.cast(self.phi(observation)[0], tf.float64), action[0]
         product = tf.linalg.matvec(self.covariances[action], phi)
         nu = tf.tensordot(phi, product, 1)
         smaller = self.covariances[action] - tf.tensordot(product, product, 0) / (1 + nu)
@@ -370,6 +386,8 @@ class BayesianLinearPosterior(SingleHeadPosterior):
       initial_std: of the last layer's weights until the first regression.
     """
 
+    sets_last_layer = True
+
     def __init__(
         self,
         network,
@@ -402,26 +420,21 @@ class BayesianLinearPosterior(SingleHeadPosterior):
                 'BayesianLinearPosterior.prior_variance and .noise_variance must be above 0, got '
                 f'{prior_variance} and {noise_variance}'
             )
-        if (
-            network.heads.output_layer.trainable
-            or network.value_heads is not None
-            or network.noise is not None
-            or network.prior_scale
-        ):
+        if network.value_heads is not None or network.noise is not None or network.prior_scale:
             raise ValueError(
-                'BayesianLinearPosterior needs MultiHeadQNetwork.train_output = False, and no '
-                'dueling, noise or prior_scale: its values are those of a last layer that it sets'
+                'BayesianLinearPosterior takes no MultiHeadQNetwork.dueling, .noise or '
+                '.prior_scale: its values are those of a last layer that it sets'
             )
         self._regression_period = regression_period
         self._regression_transitions = regression_transitions
         self._variances = prior_variance, noise_variance
         self._released = covariance == 'released'
         self._sample_period = sample_period
-        self._counts = np.zeros(2, np.int64)  # Copies into the target network, agent steps.
+        self._copies = 0  # Into the target network.
         kernel = network.heads.output_layer.kernel  # [1, A, D], without a bias that changes.
         scale = 1.0 if self._released else np.sqrt(prior_variance)
         self._cholesky = tf.Variable(
-            tf.tile(scale * tf.eye(kernel.shape[-1])[None], (kernel.shape[1], 1, 1)),
+            scale * tf.eye(kernel.shape[-1], batch_shape=[kernel.shape[1]]),
             trainable=False, name='cholesky',
         )  # fmt: skip
         self.drawn = tf.Variable(tf.zeros(kernel.shape[1:]), trainable=False, name='drawn')
@@ -431,18 +444,14 @@ class BayesianLinearPosterior(SingleHeadPosterior):
     def sample(self, observations, seed):
         return tf.matmul(self.phi(observations), self.drawn, transpose_b=True)[:, None]
 
-    def selector(self, observations, seed):
-        return self.sample(observations, seed)
-
     def observe(self, step):
-        for _ in step.actions:
-            self._counts[1] += 1
-            if self._counts[1] % self._sample_period == 0:
+        for done in range(1, len(step.actions) + 1):
+            if (step.agent_steps + done) % self._sample_period == 0:
                 self._draw()
 
     def target_updated(self):
-        self._counts[0] += 1
-        if self._counts[0] % self._regression_period == 0:
+        self._copies += 1
+        if self._copies % self._regression_period == 0 and self._replay.num_transitions:
             self._regress()
 
     def _regress(self):
@@ -484,10 +493,10 @@ class BayesianLinearPosterior(SingleHeadPosterior):
         )
 
     def state(self):
-        return {'counts': self._counts}
+        return {'copies': np.array(self._copies)}
 
     def set_state(self, arrays):
-        self._counts = arrays['counts']
+        self._copies = int(arrays['copies'])
 
     def compiled_functions(self):
         return [self._add_moments, self._draw]

@@ -40,7 +40,7 @@ from ob2i_tf import (
 from ob2i_tf.agent import Agent
 from ob2i_tf.checkpoint import Checkpoints
 from ob2i_tf.errors import CheckpointError, ConfigError, UserError
-from ob2i_tf.learner import QLearner
+from ob2i_tf.learner import QLearner, check_finite
 
 # The independent random streams of a run: the keys under which its one seed is split.
 STREAMS = ('network', 'target_network', 'replay', 'acting', 'environment', 'evaluation',
@@ -173,9 +173,11 @@ class Runner:
         self._evaluation_policy = acting.Policy(
             self._posterior, evaluation_preferences, evaluation_tie_break, evaluation_belief
         )
-        self._variables = tf.train.Checkpoint(
-            learner=self._learner, posterior=self._posterior, **self._update.trackables
-        )
+        parts = {
+            'learner': self._learner, 'posterior': self._posterior, **self._update.trackables
+        }  # fmt: skip
+        self._variables = tf.train.Checkpoint(**parts)
+        self._modules = {n: part for n, part in parts.items() if isinstance(part, tf.Module)}
 
         self._iteration = 0
         self._actions = []  # Taken in this iteration, [num_envs] each.
@@ -415,7 +417,7 @@ class Runner:
 
     def _save(self):
         """Saves everything that the run's future depends on; ends the program if it must stop."""
-        self._learner.check_finite()
+        check_finite(f'after learner step {self._learner.learner_steps}', **self._modules)
         with self._writing():
             directory = self._directory / 'replay'
             manifest = self._replay.save(directory)

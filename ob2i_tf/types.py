@@ -52,18 +52,19 @@ class Transitions(NamedTuple):
 
 
 class Experience(NamedTuple):
-    """n transitions as a bonus sees them, tensors; of an episode they are in order.
+    """n transitions as a bonus sees them, tensors.
 
     Attributes:
-      frames: [n, *frame], the newest frame of each observation.
-      next_frames: [n, *frame], of each next observation.
+      frames: [m, *frame], the newest frame of every observation, each once.
+      first, next: [n] int32, which of them belong to the observations and the next observations.
       actions: [n] int32.
       next_q: [n, K, A], the target network at the next observations.
       q_values: () -> [n, K, A], the online network at the observations; a pass of its own.
     """
 
     frames: Any
-    next_frames: Any
+    first: Any
+    next: Any
     actions: Any
     next_q: Any
     q_values: Callable
@@ -99,6 +100,7 @@ class Step(NamedTuple):
       next_observations: [B, *stack], the real ones, at the end of an episode too.
       episode_over: [B] bool, a stored episode ends here.
       game_over: [B] bool, the environment was reset.
+      agent_steps: taken before this step.
     """
 
     observations: np.ndarray
@@ -109,3 +111,4 @@ class Step(NamedTuple):
     next_observations: np.ndarray
     episode_over: np.ndarray
     game_over: np.ndarray
+    agent_steps: int

@@ -139,9 +139,7 @@ class EpisodicUpdate:
           Batch of `batch_size` rows, or T if 'whole'; and a dict, empty unless an episode
           was drawn: 'bonus_mean' and 'next_bonus_mean', unweighted and before normalisation.
         """
-        batch, report = self._pooled() if self.consumption == 'pooled' else self._next_part()
-        _teach(self.bonus, batch, self.replay.history)
-        return batch, report
+        return self._pooled() if self.consumption == 'pooled' else self._next_part()
 
     def _next_part(self):
         report = {}
@@ -195,9 +193,9 @@ class EpisodicUpdate:
     def _episode_targets(self, frames, actions, rewards, discounts):
         """[history + T, *frame], [T], [T], [T] -> targets [T, K], mean B, mean B~."""
         next_q = self._q_values(self.target_network, frames[1:])  # Q~, [T, K, A]
-        newest = frames[self.replay.history - 1 :]
         experience = types.Experience(
-            newest[:-1], newest[1:], actions, next_q,
+            frames[self.replay.history - 1 :], tf.range(tf.shape(actions)[0]),
+            1 + tf.range(tf.shape(actions)[0]), actions, next_q,
             lambda: self._q_values(self.network, frames[:-1]),
         )  # fmt: skip
         reward_bonus, next_bonus, means = _bonuses(self.bonus, experience)
@@ -246,7 +244,7 @@ class EpisodicUpdate:
             )
 
     def compiled_functions(self):
-        return [self._compiled_targets, *_functions(self.bonus)]
+        return [self._compiled_targets]
 
 
 @gin.configurable(denylist=['selector', 'seed'])
@@ -318,15 +316,16 @@ class TransitionUpdate:
             weights=np.ones(self.batch_size, np.float32),
             masks=bootstrap_masks(rows.ids, y.shape[1], self.mask_probability, self._seed),
         )
-        _teach(self.bonus, batch, self.replay.history)
         return batch, _report(means)
 
     def _targets(self, observations, actions, rewards, discounts, next_observations):
         history, seeds = self.replay.history, tf.unstack(self._generator.make_seeds(3), axis=1)
         next_q = self.target_network(next_observations, seeds[0])
         online_next_q = self.selector(next_observations, seeds[1]) if self.double_q else None
+        rows = tf.range(tf.shape(actions)[0])
         experience = types.Experience(
-            _newest(observations, history), _newest(next_observations, history), actions, next_q,
+            _newest(tf.concat([observations, next_observations], axis=0), history),
+            rows, rows + tf.shape(actions)[0], actions, next_q,
             lambda: self.network(observations, seeds[2]),
         )  # fmt: skip
         reward_bonus, next_bonus, means = _bonuses(self.bonus, experience)
@@ -354,7 +353,7 @@ class TransitionUpdate:
         del arrays
 
     def compiled_functions(self):
-        return [self._compiled_targets, *_functions(self.bonus)]
+        return [self._compiled_targets]
 
 
 def bootstrap_masks(ids, num_heads, probability, seed):
@@ -402,12 +401,6 @@ def _bonuses(bonus, experience):
     return tf.zeros_like(next_q[:, 0, 0]), tf.zeros_like(next_q[:, 0]), (0.0, 0.0)
 
 
-def _teach(bonus, batch, history):
-    """Lets a bonus that learns do so from what the network learns from."""
-    if bonus is not None:
-        bonus.learn(_newest(batch.observations, history), batch.weights)
-
-
 def _newest(observations, history):
     """[n, *stack] -> [n, *frame]."""
     return observations[..., -1] if history > 1 else observations
@@ -416,10 +409,6 @@ def _newest(observations, history):
 def _trackables(update):
     parts = {'update_generator': update._generator}
     return parts if update.bonus is None else {**parts, 'bonus': update.bonus}
-
-
-def _functions(bonus):
-    return [] if bonus is None else bonus.compiled_functions()
 
 
 def _report(means):

@@ -1,10 +1,9 @@
-import functools
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from ob2i_tf import bonuses, networks, optimizers, types, updates
+from ob2i_tf import bonuses, networks, types, updates
 from ob2i_tf.moments import RunningStd
 from ob2i_tf.replay import EpisodeReplay
 
@@ -62,7 +61,7 @@ def test_running_std_with_a_prior_is_the_released_recursion():
 
 
 def experience(q_values, next_q, actions):
-    return types.Experience(None, None, actions, next_q, lambda: q_values)
+    return types.Experience(None, None, None, actions, next_q, lambda: q_values)
 
 
 def q_tables(length=70, heads=5, num_actions=3):
@@ -110,8 +109,8 @@ def test_rows_at_a_time_divides_each_chunk_by_what_was_seen_so_far():
 
 def build_rnd(frame_shape=(3,), rate=1e-2, **keywords):
     keywords = {
-        'conv_layers': (), 'features': 4, 'predictor_layers': (6,),
-        'optimizer': functools.partial(optimizers.adam, rate), **keywords,
+        'conv_layers': (), 'features': 4, 'predictor_layers': (6,), 'learning_rate': rate,
+        'update_proportion': 0.0, **keywords,
     }  # fmt: skip
     bonus = bonuses.RndBonus(**keywords)
     bonus.build(frame_shape, 5)
@@ -120,8 +119,9 @@ def build_rnd(frame_shape=(3,), rate=1e-2, **keywords):
 
 def rnd_experience(frames, next_frames, heads=2, num_actions=3):
     next_q = np.zeros((len(frames), heads, num_actions), np.float32)
-    frames, next_frames = (np.asarray(x, np.float32) for x in (frames, next_frames))
-    return types.Experience(frames, next_frames, np.zeros(len(frames), np.int32), next_q, None)
+    rows = np.arange(len(frames))
+    both = np.concatenate([frames, next_frames]).astype(np.float32)
+    return types.Experience(both, rows, rows + len(rows), None, next_q, None)
 
 
 def dense(layers, x):
@@ -164,12 +164,13 @@ def test_rnd_bonus_is_the_error_on_whitened_and_clipped_frames():
     frames, next_frames = random_frames(300), 10 * random_frames(300, 1)
     assert np.abs((frames - frames.mean(0)) / frames.std(0).clip(1e-3)).max() > 10
     _, _, means = bonus(rnd_experience(frames, next_frames))
-    state, next_state = (rnd_errors(bonus, x, seen=frames) for x in (frames, next_frames))
+    seen = np.concatenate([frames, next_frames])
+    state, next_state = (rnd_errors(bonus, x, seen) for x in (frames, next_frames))
     np.testing.assert_allclose(bonus.errors(np.float32(frames)), state, rtol=1e-3)
     np.testing.assert_allclose(means, [state.mean(), next_state.mean()], rtol=1e-3)
     more = random_frames(40, 2) - 1
     bonus(rnd_experience(more, more))
-    seen = np.concatenate([frames, more])
+    seen = np.concatenate([frames, next_frames, more, more])
     np.testing.assert_allclose(
         bonus.errors(np.float32(more)), rnd_errors(bonus, more, seen), rtol=1e-3
     )
@@ -184,7 +185,7 @@ def test_rnd_scale_against_a_loop(scale_by, reward_state):
     for seed, length in enumerate((30, 7, 1)):  # Sums start anew with each episode.
         frames, next_frames = random_frames(length, seed), random_frames(length, seed + 10)
         reward_bonus, next_bonus, means = compiled(np.float32(frames), np.float32(next_frames))
-        seen.append(frames)
+        seen += [frames, next_frames]
         state, next_state = (
             rnd_errors(bonus, x, np.concatenate(seen)) for x in (frames, next_frames)
         )
@@ -203,51 +204,65 @@ def test_rnd_scale_against_a_loop(scale_by, reward_state):
 
 
 def rnd_experience_of(frames, next_frames):
-    next_q = tf.zeros((tf.shape(frames)[0], 2, 3))
-    return types.Experience(frames, next_frames, None, next_q, None)
+    count = tf.shape(frames)[0]
+    both, rows = tf.concat([frames, next_frames], axis=0), tf.range(count)
+    return types.Experience(both, rows, rows + count, None, tf.zeros((count, 2, 3)), None)
 
 
 def test_rnd_predictor_learns_what_it_sees_and_the_target_never_changes():
-    bonus = build_rnd(predictor_layers=(16,))
-    seen, unseen = np.eye(3, dtype=np.float32)[:1], np.eye(3, dtype=np.float32)[2:]
-    moments = np.eye(3, dtype=np.float32)
-    bonus(rnd_experience(moments, moments))
+    bonus = build_rnd(predictor_layers=(16,), update_proportion=1.0)
+    seen, unseen = np.eye(3, dtype=np.float32)[:2], np.eye(3, dtype=np.float32)[2:]
+    bonus.frame_moments.update(np.tile(np.eye(3), (100_000, 1)))  # They hardly move from here on.
     target = [v.numpy() for v in bonus.target.variables]
-    before = float(bonus.errors(seen)[0]), float(bonus.errors(unseen)[0])
-    for _ in range(200):
-        bonus.learn(np.repeat(seen, 4, axis=0), np.ones(4, np.float32))
-    after = float(bonus.errors(seen)[0]), float(bonus.errors(unseen)[0])
-    assert after[0] < 1e-3 * before[0]
-    assert after[1] > 0.1 * before[1] and after[1] > 100 * after[0]
+    before = [float(bonus.errors(x)[0]) for x in (seen, unseen)]
+    compiled = tf.function(lambda *x: bonus(rnd_experience_of(*x)))
+    for _ in range(300):
+        compiled(seen[:1], seen[1:])
+    after = [float(bonus.errors(x)[0]) for x in (seen, unseen)]
+    assert after[0] < 0.1 * before[0] and after[1] > 3 * after[0]
     for mine, its in zip(target, bonus.target.variables):
         np.testing.assert_array_equal(mine, its)
 
 
-def test_rnd_predictor_learns_every_train_period():
-    bonus = build_rnd(train_period=3)
-    frames, changes = np.eye(3, dtype=np.float32), []
-    for call in range(1, 8):
-        before = bonus.predictor.variables[0].numpy()
-        bonus.learn(frames, np.ones(3, np.float32))
-        changes += [call] * bool(np.abs(bonus.predictor.variables[0] - before).max() > 0)
-    assert changes == [3, 6]
+def test_rnd_bonuses_are_those_before_the_predictor_learns_and_ends_are_learnt_from():
+    learning, fixed = build_rnd(update_proportion=1.0), build_rnd()
+    frames, next_frames = random_frames(9), random_frames(9, 1)
+    for mine, its in zip(*(b(rnd_experience(frames, next_frames)) for b in (learning, fixed))):
+        np.testing.assert_allclose(mine, its, rtol=1e-5)
+    last = np.float32(next_frames[-1:])
+    for _ in range(100):
+        learning(rnd_experience(frames, next_frames))
+    assert float(learning.errors(last)[0]) < 0.5 * float(fixed.errors(last)[0])
 
 
-def test_rnd_predictor_does_not_learn_from_padding():
-    padded, alone = build_rnd(), build_rnd()
-    frames = np.eye(3, dtype=np.float32)[:2]
-    for _ in range(3):
-        padded.learn(frames, np.array([1, 0], np.float32))
-        alone.learn(frames[:1], np.ones(1, np.float32))
-    for mine, its in zip(padded.predictor.variables, alone.predictor.variables):
-        np.testing.assert_allclose(mine, its, atol=1e-6)
+@pytest.mark.parametrize('batch_size, steps', [(4, 5), (32, 1)])
+def test_rnd_predictor_takes_a_step_for_each_batch_of_frames(batch_size, steps):
+    bonus = build_rnd(update_proportion=1.0, batch_size=batch_size)
+    bonus(rnd_experience(random_frames(9), random_frames(9, 1)))
+    assert int(bonus._optimizer.iterations) == steps
+
+
+def test_rnd_update_proportion_leaves_frames_out():
+    frames = random_frames(500)
+
+    def gradient_of(proportion):
+        bonus = build_rnd(update_proportion=proportion, batch_size=1000, rate=1.0)
+        bonus._optimizer = tf.keras.optimizers.legacy.SGD(1.0)
+        before = bonus.predictor.variables[-1].numpy()
+        bonus(rnd_experience(frames, frames))
+        return bonus.predictor.variables[-1].numpy() - before
+
+    none, half, all_of_them = map(gradient_of, (0.0, 0.5, 1.0))
+    assert (none == 0).all()
+    assert 0 < np.abs(half - all_of_them).max() < 0.5 * np.abs(all_of_them).max()
 
 
 def test_rnd_refuses_what_it_cannot_do():
     for keywords, message in (
         ({'scale_by': 'sums'}, "RndBonus.scale_by must be one of .*'sums'"),
         ({'reward_state': 'both'}, 'RndBonus.reward_state'),
-        ({'train_period': 0}, 'RndBonus.train_period must be at least 1, got 0'),
+        ({'batch_size': 0}, 'RndBonus needs batch_size >= 1'),
+        ({'update_proportion': 1.5}, 'update_proportion in 0..1, got 32 and 1.5'),
     ):
         with pytest.raises(ValueError, match=message):
             bonuses.RndBonus(**keywords)
@@ -288,22 +303,18 @@ def test_updates_refuse_and_accept_rnd_by_whether_it_needs_order(update):
     batch, report = update(*parts, bonus=bonus, alpha_1=1.0, alpha_2=1.0).next_batch()
     assert np.isfinite(batch.targets).all()
     assert report['bonus_mean'] > 0 and report['next_bonus_mean'] > 0
-    assert int(bonus._calls) == 1
+    batches = 1 if update is updates.EpisodicUpdate else 2  # 9 frames of an episode, or 2 x 32.
+    assert int(bonus._optimizer.iterations) == batches
 
 
 class Pixels(bonuses.Bonus):
-    """Pays the sum of the pixels of the frame; keeps what it is to learn from."""
+    """Pays the sum of the pixels of the frame."""
 
     def __call__(self, experience):
-        state, next_state = (
-            tf.reduce_sum(tf.cast(x, tf.float32), axis=(1, 2))
-            for x in (experience.frames, experience.next_frames)
-        )
+        pixels = tf.reduce_sum(tf.cast(experience.frames, tf.float32), axis=(1, 2))
+        state, next_state = (tf.gather(pixels, x) for x in (experience.first, experience.next))
         next_bonus = tf.zeros_like(experience.next_q[:, 0]) + next_state[:, None]
         return state, next_bonus, (tf.reduce_mean(state), tf.reduce_mean(next_state))
-
-    def learn(self, frames, weights):
-        self.learnt = frames, weights
 
 
 @pytest.mark.parametrize('update', [updates.EpisodicUpdate, updates.TransitionUpdate])
@@ -324,8 +335,6 @@ def test_a_bonus_sees_the_newest_frames_of_s_and_of_the_next_s(update):
         newest = batch.observations[row, ..., -1]
         (t,) = np.flatnonzero((episode.observations == newest).all((1, 2)))
         np.testing.assert_allclose(batch.targets[row], [y[t]] * 2, rtol=1e-5)
-    np.testing.assert_array_equal(bonus.learnt[0], batch.observations[..., -1])
-    np.testing.assert_array_equal(bonus.learnt[1], batch.weights)
     if update is updates.EpisodicUpdate:
         np.testing.assert_allclose(
             [report['bonus_mean'], report['next_bonus_mean']],

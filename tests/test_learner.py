@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from ob2i_tf import networks, optimizers, types
 from ob2i_tf.errors import NotFiniteError
-from ob2i_tf.learner import QLearner
+from ob2i_tf.learner import QLearner, check_finite
 
 
 def adam(*numbers, **named_numbers):
@@ -146,8 +146,8 @@ def test_nan_stops_with_a_clear_error():
     learner = linear_learner()
     with pytest.raises(NotFiniteError, match='loss nan.*learner step 1'):
         learner.step(linear_batch([[1.0, np.nan], [1.0, 1.0]]))
-    with pytest.raises(NotFiniteError, match='heads/.*holds NaN'):
-        learner.check_finite()
+    with pytest.raises(NotFiniteError, match='learner: .*heads/.*holds NaN or infinity now'):
+        check_finite('now', learner=learner)
 
 
 def test_unknown_choices_are_refused():

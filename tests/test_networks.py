@@ -481,7 +481,7 @@ def assert_changed(network, before, changed):
 
 def test_heads_side_by_side_are_those_of_the_networks(each_small):
     network, x = side_by_side(), points()
-    assert network.num_heads == 6 and network.num_actions == 4 and len(network.learners) == 3
+    assert network.num_heads == 6 and network.num_actions == 4 and len(network.variable_groups) == 3
     q_values = network(x).numpy()
     assert q_values.shape == (7, 6, 4)
     for index, each in enumerate(network.networks):

@@ -37,7 +37,7 @@ def with_biases(network):
 
 
 def step_of(observations, actions, discounts=GAMMA, episode_over=False, rewards=0.0, heads=0,
-            next_observations=None):  # fmt: skip
+            next_observations=None, agent_steps=0):  # fmt: skip
     count = len(actions)
 
     def column(x, dtype):
@@ -48,7 +48,7 @@ def step_of(observations, actions, discounts=GAMMA, episode_over=False, rewards=
         np.asarray(observations, np.float32), np.asarray(actions, np.int32),
         column(heads, np.int32), column(rewards, np.float32), column(discounts, np.float32),
         np.asarray(observations if next_observations is None else next_observations, np.float32),
-        over, over,
+        over, over, agent_steps,
     )  # fmt: skip
 
 
@@ -205,7 +205,7 @@ def test_ube_does_not_follow_buffers_that_are_used_again():
     posterior, other = build_ube(2, n_steps=3), build_ube(2, n_steps=3)
     for step in steps:
         posterior.observe(step)
-        for buffer, values in zip(buffers, step):
+        for buffer, values in zip(buffers[:-1], step[:-1]):
             buffer[:] = values
         other.observe(buffers)
     for mine, its in zip(posterior.variance_head.variables, other.variance_head.variables):
@@ -460,7 +460,9 @@ def test_bayesian_draws_and_regressions_come_at_their_very_step(num_envs):
     posterior = build_bayesian(replay, num_envs, regression_period=3, sample_period=4)
     changes, before = [], posterior.drawn.numpy()
     for step in range(10):
-        posterior.observe(step_of(np.zeros((num_envs, SIZE)), [0] * num_envs))
+        posterior.observe(
+            step_of(np.zeros((num_envs, SIZE)), [0] * num_envs, agent_steps=step * num_envs)
+        )
         if (posterior.drawn.numpy() != before).all():
             changes.append((step + 1) * num_envs)
         before = posterior.drawn.numpy()
@@ -516,7 +518,7 @@ def test_gradients_leave_the_last_layer_of_bayesian_dqn_alone():
     'network, message',
     [
         ({'train_output': True}, 'train_output = False'),
-        ({'dueling': True}, 'no dueling'),
+        ({'dueling': True}, 'dueling'),
         ({'noise': 'factorised'}, 'noise'),
         ({'prior_scale': 1.0}, 'prior'),
         ({'num_heads': 2}, 'needs MultiHeadQNetwork.num_heads = 1, got 2'),
@@ -566,7 +568,11 @@ def play_rewards(posterior, heads, rewards):
     """Steps of environments that are each followed by a head: [steps, B] rewards."""
     for row in np.asarray(rewards, np.float32):
         observations = np.zeros((len(heads), SIZE))
-        posterior.observe(step_of(observations, [0] * len(heads), heads=heads, rewards=row))
+        taken = getattr(posterior, 'steps_so_far', 0)
+        posterior.observe(
+            step_of(observations, [0] * len(heads), heads=heads, rewards=row, agent_steps=taken)
+        )
+        posterior.steps_so_far = taken + len(heads)
 
 
 def weights_of(network):
@@ -644,6 +650,7 @@ def test_adaptive_state_goes_on(small_networks):
     other.set_state({name: array.copy() for name, array in posterior.state().items()})
     np.testing.assert_array_equal(other.draw_heads(2, rng), [2, 0])
     assert other.best == 2
+    other.steps_so_far = 3
     start = weights_of(other.network)
     play_rewards(other, [0], [[0.0]])
     np.testing.assert_array_equal(weights_of(other.network), [start[2]] * 3)
