@@ -1,4 +1,4 @@
-"""Every shipped gin file: it loads whole, says what its row is made of, and trains on a ROM."""
+"""Every shipped gin file: it loads whole, says what its row is made of, and trains."""
 
 import csv
 import shutil
@@ -15,28 +15,30 @@ SHORT = {
     'Runner.num_iterations': 2,
     'Runner.training_steps': 80,
     'Runner.evaluation_steps': 20,
-    'make_environment.max_episode_frames': 24,  # frames, so that there are episodes enough
     'MultiHeadQNetwork.hidden_units': 8,
     'MultiHeadQNetwork.conv_layers': '((4, 8, 8),)',
     'EpisodeReplay.capacity_transitions': 200,
     'Agent.learning_starts': 50,
     'Agent.target_period': 20,
 }
+# Episodes end early, so that there are enough of them.
+SHORT_EPISODES = {
+    'atari': {'make_atari.max_episode_frames': 24},
+    'mnist_maze': {'make_mnist_maze.max_episode_steps': 6, 'Agent.train_period': 5},
+}
 # So that the slower schedules of a row come to pass as well.
 SHORTER = {
-    'bayesian_dqn': {
+    'bayesian_dqn_atari': {
         'BayesianLinearPosterior.regression_period': 2,
         'BayesianLinearPosterior.sample_period': 7,
     },
-    'ebu_adaptive': {'AdaptivePosterior.selection_period': 30},
-    'ube': {'UncertaintyBellmanPosterior.n_steps': 3},
+    'ebu_adaptive_atari': {'AdaptivePosterior.selection_period': 30},
+    'ube_atari': {'UncertaintyBellmanPosterior.n_steps': 3},
 }
 # preferences, heads, update, beta, alpha_1 = alpha_2, bonus (design of the paper's tables).
 BETAS = tuple(i / 10 for i in range(11))
-ROWS = {
+ATARI_ROWS = {
     'ob2i': ('head_preferences', 10, 'EpisodicUpdate', 0.5, 0.5e-4, 'UcbBonus'),
-    'ob2i_released': ('head_preferences', 10, 'EpisodicUpdate', 0.5, 0.5e-4, 'UcbBonus'),
-    'ob2i_small': ('head_preferences', 10, 'EpisodicUpdate', 0.5, 0.5e-4, 'UcbBonus'),
     'bebu': ('head_preferences', 10, 'EpisodicUpdate', 0.5, 0.0, None),
     'bebu_ucb': ('ucb_preferences', 10, 'EpisodicUpdate', 0.5, 0.0, None),
     'bebu_ids': ('ids_preferences', 10, 'EpisodicUpdate', 0.5, 0.0, None),
@@ -53,6 +55,19 @@ ROWS = {
     'ube_1step': ('mean_preferences', 1, 'TransitionUpdate', None, 0.0, None),
     'bayesian_dqn': ('mean_preferences', 1, 'TransitionUpdate', None, 0.0, None),
 }
+MAZE_ROWS = {
+    'ob2i': ('head_preferences', 10, 'EpisodicUpdate', 1.0, 0.01, 'UcbBonus'),
+    'bebu': ('head_preferences', 10, 'EpisodicUpdate', 1.0, 0.0, None),
+    'bebu_ucb': ('ucb_preferences', 10, 'EpisodicUpdate', 1.0, 0.0, None),
+    'bebu_ids': ('ids_preferences', 10, 'EpisodicUpdate', 1.0, 0.0, None),
+    'bootdqn': ('head_preferences', 10, 'TransitionUpdate', None, 0.0, None),
+    'ebu': ('mean_preferences', 1, 'EpisodicUpdate', 1.0, 0.0, None),
+}
+ROWS = {
+    **{f'{row}_atari': parts for row, parts in ATARI_ROWS.items()},
+    **{f'ob2i_atari_{kind}': ATARI_ROWS['ob2i'] for kind in ('released', 'small')},
+    **{f'{row}_mnist_maze': parts for row, parts in MAZE_ROWS.items()},
+}
 
 
 @pytest.fixture
@@ -63,7 +78,7 @@ def clean_gin():
 
 
 def row_of(file):
-    return file.removesuffix('.gin').replace('_atari', '')
+    return file.removesuffix('.gin')
 
 
 def name(reference):
@@ -87,8 +102,9 @@ def test_a_file_is_its_row(file, clean_gin):
         name(config.value(f'{update}.bonus')),
     )
     assert config.value(f'{update}.alpha_1') == config.value(f'{update}.alpha_2')
-    assert config.value('make_atari.sticky_action_probability') == 0.0
-    assert config.value('make_atari.full_action_space') is False
+    if 'atari' in file:
+        assert config.value('make_atari.sticky_action_probability') == 0.0
+        assert config.value('make_atari.full_action_space') is False
 
 
 def rows_of(base_dir, table='train'):
@@ -100,8 +116,10 @@ def rows_of(base_dir, table='train'):
 
 
 @pytest.mark.parametrize('file', FILES)
-def test_a_file_trains_on_a_rom_and_resumes_exactly(file, tmp_path):
-    settings = {**SHORT, **SHORTER.get(row_of(file), {})}
+def test_a_file_trains_and_resumes_exactly(file, tmp_path):
+    (task,) = [task for task in SHORT_EPISODES if task in file]
+    settings = {**SHORT, **SHORT_EPISODES[task], **SHORTER.get(row_of(file), {})}
+    settings[f'{ROWS[row_of(file)][2]}.batch_size'] = 16
     straight, resumed = tmp_path / 'straight', tmp_path / 'resumed'
     for base_dir in (straight, resumed):
         process = start(
