@@ -214,6 +214,4 @@ def test_noise_of_a_step_is_one_draw_for_all_rows():
     twin = make_learner(2, 2, (2,), network=network, optimizer=adam(0.0))
     for _ in range(3):
         alone = types.Batch(*(x[:1] for x in batch))
-        np.testing.assert_allclose(
-            learner.step(batch)['loss'], twin.step(alone)['loss'], rtol=1e-5
-        )
+        np.testing.assert_allclose(learner.step(batch)['loss'], twin.step(alone)['loss'], rtol=1e-5)

@@ -154,7 +154,8 @@ def test_what_is_added_comes_back():
         assert [x.dtype for x in sampled[:5]] == [dtype, np.int32, np.float32, np.float32, dtype]
         assert not sampled.observations.flags.writeable
         batch = replay.sample_transitions(4)
-        assert [x.dtype for x in batch] == [dtype, np.int32, np.float32, np.float32, dtype]
+        expected = [dtype, np.int32, np.float32, np.float32, dtype, np.int64]
+        assert [x.dtype for x in batch] == expected
         assert batch.observations.shape == batch.next_observations.shape == (4, *frame, 3)
         assert all(x.flags.c_contiguous for x in batch)
 
