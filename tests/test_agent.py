@@ -1,13 +1,17 @@
-"""The agent on a small environment: a tape of when it does what."""
+"""The agent on small environments: a tape of when it does what, and that every method learns."""
+
+import functools
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from ob2i_tf import acting, networks, posteriors, updates
+import gin
+from ob2i_tf import acting, bonuses, networks, optimizers, posteriors, updates
 from ob2i_tf.agent import Agent
 from ob2i_tf.learner import QLearner
 from ob2i_tf.replay import EpisodeReplay
+from tests import chain
 
 
 class Corridor:
@@ -176,3 +180,191 @@ def test_impossible_settings_are_refused():
     ):
         with pytest.raises(ValueError, match=message):
             play(1, **keywords)
+
+
+# Methods on a chain.
+
+
+def on_a_chain(
+    num_envs=1, num_networks=None, network=None, optimizer=None, learner=None,
+    posterior=posteriors.EnsemblePosterior, posterior_settings=None,
+    update=updates.TransitionUpdate, update_settings=None, epsilon=0.0, **keywords,
+):  # fmt: skip
+    """An agent put together as the Runner does it."""
+    pair = []
+    for seed in (1, 2):
+        if num_networks:
+            net = networks.IndependentQNetworks(2, num_networks=num_networks, seed=seed)
+        else:
+            settings = {'num_heads': 1, 'hidden_units': 16, 'conv_layers': (), **(network or {})}
+            net = networks.MultiHeadQNetwork(2, seed=seed, **settings)
+        pair.append(networks.build(net, (5,), tf.float32))
+    replay = EpisodeReplay((5,), 10_000, seed=0, observation_dtype=np.float32)
+    optimizer = optimizer or functools.partial(optimizers.adam, 1e-2)
+    learner = QLearner(*pair, seed=3, optimizer=optimizer, **(learner or {}))
+    believed = posterior(*pair, replay, num_envs, 4, **(posterior_settings or {}))
+    update_settings = {'batch_size': 12, **(update_settings or {})}
+    update = update(replay, *pair, believed.selector, seed=5, **update_settings)
+    rng = np.random.default_rng(6)
+    keywords = {
+        'preferences': acting.mean_preferences, 'discount': 0.9, 'learning_starts': 100,
+        'train_period': 1, 'target_period': 20, **keywords,
+    }  # fmt: skip
+    return Agent(
+        learner, believed, update, replay, num_envs, rng, epsilon=lambda _: epsilon, **keywords
+    )
+
+
+METHODS = {
+    'ube': {
+        'posterior': posteriors.UncertaintyBellmanPosterior, 'update_settings': {'double_q': True},
+        'posterior_settings': {'n_steps': 5, 'hidden_units': 8, 'scale': 0.1},
+    },
+    'bayesian_dqn': {
+        'network': {'train_output': False, 'hidden_units': 64},
+        'update_settings': {'double_q': True},
+        'posterior': posteriors.BayesianLinearPosterior,
+        'posterior_settings': {
+            'regression_period': 2, 'regression_transitions': 200, 'prior_variance': 1.0,
+            'noise_variance': 0.1, 'sample_period': 10,
+        },
+    },
+    'noisynet': {'network': {'noise': 'factorised'}},
+    'bebu_rnd': {
+        'network': {'num_heads': 3}, 'preferences': acting.head_preferences,
+        'update': updates.EpisodicUpdate, 'epsilon': 0.2,
+        'update_settings': {
+            'alpha_1': 0.01, 'alpha_2': 0.01,
+            'bonus': functools.partial(
+                bonuses.RndBonus, conv_layers=(), features=4, predictor_layers=(8,)
+            ),
+        },
+    },
+    'ebu_adaptive': {
+        'num_networks': 3, 'posterior': posteriors.AdaptivePosterior,
+        'posterior_settings': {'selection_period': 150}, 'preferences': acting.head_preferences,
+        'update': updates.EpisodicUpdate, 'learner': {'loss_scale': 3.0}, 'epsilon': 0.2,
+        'update_settings': {'beta': (0.0, 0.5, 1.0)},
+    },
+    'bootdqn_ids': {
+        'network': {'num_heads': 5}, 'preferences': acting.ids_preferences,
+        'update_settings': {'double_q': True}, 'learner': {'loss': 'huber'},
+    },
+    'dqn_rmsprop': {
+        'optimizer': functools.partial(optimizers.rmsprop, 3e-3, epsilon=1e-4),
+        'learner': {'loss': 'huber', 'max_gradient_norm': None}, 'epsilon': 0.2,
+    },
+}  # fmt: skip
+
+
+@pytest.fixture
+def small_networks():
+    gin.parse_config(
+        ['MultiHeadQNetwork.hidden_units = 16', 'MultiHeadQNetwork.num_heads = 1',
+         'MultiHeadQNetwork.conv_layers = ()']
+    )  # fmt: skip
+    yield
+    gin.clear_config()
+
+
+def mean_values(agent):
+    """[5, A], of the head that is evaluated or of the mean of the heads."""
+    values = agent.posterior.mean(chain.Chain.states).numpy()
+    if isinstance(agent.posterior, posteriors.AdaptivePosterior):
+        return values[:, agent.posterior.best]
+    return values.mean(1)
+
+
+@pytest.mark.parametrize('name', METHODS)
+def test_every_method_learns_a_chain(name, small_networks):
+    settings = METHODS[name]
+    update_settings = dict(settings.get('update_settings', {}))
+    if 'bonus' in update_settings:
+        update_settings['bonus'] = update_settings['bonus']()
+    agent = on_a_chain(**{**settings, 'update_settings': update_settings})
+    for network in (agent.posterior.network, agent.posterior.target_network):
+        prefer_left(network)
+    assert not chain.reaches_the_goal(mean_values(agent))
+    chain.play(agent, chain.Chain(), 350)
+    values = mean_values(agent)
+    assert chain.reaches_the_goal(values)
+    np.testing.assert_allclose(values[3, 1], 1, atol=0.15)  # The reward.
+    np.testing.assert_allclose(values[0, 1], 0.9**3, atol=0.2)
+
+
+def prefer_left(network):
+    """What the agent has to unlearn: all values of the first action are the larger ones."""
+    for each in getattr(network, 'networks', [network]):
+        layer = each.heads.output_layer
+        layer.kernel.assign(tf.sort(layer.kernel, axis=1, direction='DESCENDING'))
+
+
+@pytest.mark.parametrize('num_envs', [1, 2])
+def test_adaptive_learners_take_turns_over_games(num_envs, small_networks):
+    agent = on_a_chain(num_envs, **{**METHODS['ebu_adaptive'], 'learning_starts': 1000})
+    heads = chain.play(agent, chain.Chain(num_envs), 200)
+    assert len(heads) > 15
+    assert heads == [game % 3 for game in range(len(heads))]
+    assert agent.posterior.state()['games'] == len(heads)
+
+
+def test_the_score_belongs_to_the_learner_that_played(small_networks):
+    agent = on_a_chain(2, **{**METHODS['ebu_adaptive'], 'learning_starts': 1000})
+    env, scores = chain.Chain(2), np.zeros(3)
+    observations = env.observations
+    agent.begin(observations)
+    for _ in range(60):
+        heads = agent.heads.copy()
+        actions = agent.act(observations)
+        observations, rewards, *results = env.step(actions)
+        agent.observe(actions, observations, rewards, *results)
+        np.add.at(scores, heads, rewards)
+    np.testing.assert_allclose(agent.posterior.state()['scores'], scores, rtol=1e-6)
+    assert len(set(scores.round(3))) == 3
+
+
+@pytest.mark.parametrize('timeout_is_terminal', [False, True])
+def test_a_posterior_sees_each_step_as_it_was(timeout_is_terminal):
+    steps = []
+
+    class Witness(posteriors.EnsemblePosterior):
+        copies = ends = 0
+
+        def observe(self, step):
+            steps.append(step._replace(heads=step.heads.copy()))
+
+        def end(self):
+            self.ends += 1
+
+        def target_updated(self):
+            self.copies += 1
+
+    agent = on_a_chain(
+        2, posterior=Witness, network={'num_heads': 4}, preferences=acting.head_preferences,
+        timeout_is_terminal=timeout_is_terminal, target_period=50, learning_starts=60,
+        train_period=100,
+    )  # fmt: skip
+    heads = chain.play(agent, chain.Chain(2, limit=6), 200)
+    assert (agent.posterior.copies, agent.posterior.ends) == (3, 1)  # At 100, 150, 200.
+    assert len(steps) == 100
+    followed, games = [[step.heads[env] for step in steps] for env in range(2)], [0, 1]
+    started = iter(range(2, len(heads)))
+    for step, following in zip(steps, steps[1:] + [None]):
+        for env in range(2):
+            state = step.observations[env].argmax()
+            next_state = step.next_observations[env].argmax()
+            assert next_state == (state + 1 if step.actions[env] else max(state - 1, 0))
+            assert step.rewards[env] == pytest.approx(
+                1 if next_state == 4 else 0.03 * (state == next_state == 0)
+            )
+            assert step.heads[env] == heads[games[env]]
+            over = bool(step.game_over[env])
+            assert over == bool(step.episode_over[env])
+            terminal = next_state == 4 or (over and timeout_is_terminal)
+            assert step.discounts[env] == pytest.approx(0 if terminal else 0.9)
+            if over:
+                games[env] = next(started)
+            if following:
+                assert following.observations[env].argmax() == (0 if over else next_state)
+    cut = sum(s.game_over[e] and s.next_observations[e].argmax() < 4 for s in steps for e in (0, 1))
+    assert cut > 5 and len(set(followed[0])) == 4
