@@ -142,3 +142,7 @@ def main(argv=None):
         print('error:', ' '.join(message.split()), file=sys.stderr, flush=True)
         return 2 if isinstance(error, ConfigError) else 1
     return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -15,17 +15,23 @@ SHORT = {
     'Runner.num_iterations': 2,
     'Runner.training_steps': 80,
     'Runner.evaluation_steps': 20,
-    'MultiHeadQNetwork.hidden_units': 8,
-    'MultiHeadQNetwork.conv_layers': '((4, 8, 8),)',
     'EpisodeReplay.capacity_transitions': 200,
     'Agent.learning_starts': 50,
     'Agent.target_period': 20,
 }
-# Episodes end early, so that there are enough of them.
-SHORT_EPISODES = {
-    'atari': {'make_atari.max_episode_frames': 24},
-    'mnist_maze': {'make_mnist_maze.max_episode_steps': 6, 'Agent.train_period': 5},
+SMALL = {'MultiHeadQNetwork.hidden_units': 8, 'MultiHeadQNetwork.conv_layers': '((4, 8, 8),)'}
+TASKS = {  # With short episodes, so that there are enough of them.
+    'atari': {**SMALL, 'make_atari.max_episode_frames': 24},
+    'mnist_maze': {**SMALL, 'make_mnist_maze.max_episode_steps': 6, 'Agent.train_period': 5},
+    'deep_sea': {'MultiHeadQNetwork.hidden_units': 8},
+    'linear_mdp': {'horizon': 10},
 }
+# Off Atari, what differs from the rows there.
+TRAINED = [file for file in FILES if 'atari' in file] + [
+    f'{row}.gin' for row in ('ob2i_mnist_maze', 'bootdqn_mnist_maze', 'ob2i_deep_sea',
+                             'ob2i_linear_mdp', 'lsvi_ucb_linear_mdp',
+                             'lsvi_randomised_linear_mdp')
+]  # fmt: skip
 # So that the slower schedules of a row come to pass as well.
 SHORTER = {
     'bayesian_dqn_atari': {
@@ -33,6 +39,8 @@ SHORTER = {
         'BayesianLinearPosterior.sample_period': 7,
     },
     'ebu_adaptive_atari': {'AdaptivePosterior.selection_period': 30},
+    'lsvi_ucb_linear_mdp': {'Agent.learning_starts': 10**9},  # Nothing is learnt by gradient.
+    'lsvi_randomised_linear_mdp': {'Agent.learning_starts': 10**9},
     'ube_atari': {'UncertaintyBellmanPosterior.n_steps': 3},
 }
 # preferences, heads, update, beta, alpha_1 = alpha_2, bonus (design of the paper's tables).
@@ -63,10 +71,26 @@ MAZE_ROWS = {
     'bootdqn': ('head_preferences', 10, 'TransitionUpdate', None, 0.0, None),
     'ebu': ('mean_preferences', 1, 'EpisodicUpdate', 1.0, 0.0, None),
 }
+DEEP_SEA_ROWS = {
+    'ob2i': ('head_preferences', 10, 'EpisodicUpdate', 0.5, 0.01, 'UcbBonus'),
+    'bebu': ('head_preferences', 10, 'EpisodicUpdate', 0.5, 0.0, None),
+    'bebu_ucb': ('ucb_preferences', 10, 'EpisodicUpdate', 0.5, 0.0, None),
+    'bebu_ids': ('ids_preferences', 10, 'EpisodicUpdate', 0.5, 0.0, None),
+    'bootdqn': ('head_preferences', 10, 'TransitionUpdate', None, 0.0, None),
+    'ebu': ('mean_preferences', 1, 'EpisodicUpdate', 0.5, 0.0, None),
+}
+LINEAR_ROWS = {
+    'lsvi_ucb': ('mean_preferences', 1, 'EpisodicUpdate', 0.5, 0.0, None),
+    'lsvi_randomised': ('mean_preferences', 1, 'EpisodicUpdate', 0.5, 0.0, None),
+    'lsvi_epsilon': ('mean_preferences', 1, 'EpisodicUpdate', 0.5, 0.0, None),
+    'ob2i': ('head_preferences', 10, 'EpisodicUpdate', 1.0, 0.1, 'UcbBonus'),
+}
 ROWS = {
     **{f'{row}_atari': parts for row, parts in ATARI_ROWS.items()},
     **{f'ob2i_atari_{kind}': ATARI_ROWS['ob2i'] for kind in ('released', 'small')},
     **{f'{row}_mnist_maze': parts for row, parts in MAZE_ROWS.items()},
+    **{f'{row}_deep_sea': parts for row, parts in DEEP_SEA_ROWS.items()},
+    **{f'{row}_linear_mdp': parts for row, parts in LINEAR_ROWS.items()},
 }
 
 
@@ -93,9 +117,10 @@ def test_every_file_has_its_row():
 def test_a_file_is_its_row(file, clean_gin):
     config.load([file])
     update = name(config.value('Runner.update'))
+    network = 'LinearQNetwork' if 'linear' in file else 'MultiHeadQNetwork'
     assert ROWS[row_of(file)] == (
         name(config.value('Agent.preferences')),
-        config.value('MultiHeadQNetwork.num_heads'),
+        config.value(f'{network}.num_heads'),
         update,
         config.value(f'{update}.beta') if update == 'EpisodicUpdate' else None,
         config.value(f'{update}.alpha_1'),
@@ -115,10 +140,10 @@ def rows_of(base_dir, table='train'):
     return table
 
 
-@pytest.mark.parametrize('file', FILES)
+@pytest.mark.parametrize('file', TRAINED)
 def test_a_file_trains_and_resumes_exactly(file, tmp_path):
-    (task,) = [task for task in SHORT_EPISODES if task in file]
-    settings = {**SHORT, **SHORT_EPISODES[task], **SHORTER.get(row_of(file), {})}
+    (task,) = [task for task in TASKS if task in file]
+    settings = {**SHORT, **TASKS[task], **SHORTER.get(row_of(file), {})}
     settings[f'{ROWS[row_of(file)][2]}.batch_size'] = 16
     straight, resumed = tmp_path / 'straight', tmp_path / 'resumed'
     for base_dir in (straight, resumed):
@@ -135,7 +160,8 @@ def test_a_file_trains_and_resumes_exactly(file, tmp_path):
     for table in ('train', 'eval', 'episodes'):
         assert rows_of(resumed, table) == rows_of(straight, table)
     train = rows_of(straight)
-    assert [int(row['learner_steps']) > 0 for row in train] == [True, True]
-    assert all(float(row['loss']) > 0 for row in train)
+    learns = settings['Agent.learning_starts'] < 80
+    assert [int(row['learner_steps']) > 0 for row in train] == [learns] * 2
+    assert all((float(row['loss']) > 0) == learns for row in train)
     has_bonus = ROWS[row_of(file)][5] is not None
     assert all((float(row['bonus_mean']) > 0) == has_bonus for row in train)

@@ -15,8 +15,10 @@ ORDER = (
     'types', 'errors', 'resources', 'allocator', 'disk', 'schedules', 'moments', 'optimizers',
     'networks', 'posteriors', 'bonuses', 'acting', 'targets', 'replay', 'updates', 'learner',
     'agent', 'checkpoint', 'metrics', 'environments.games', 'environments.vector',
-    'environments.digits', 'environments.atari', 'environments.mnist_maze', 'environments',
-    'config', 'runner', 'main',
+    'environments.digits', 'environments.atari', 'environments.mnist_maze',
+    'environments.deep_sea', 'environments.linear_mdp', 'environments', 'config', 'runner',
+    'linear', 'linear.lsvi', 'linear.theorem', 'linear.agents', 'linear.regression', 'main',
+    'sweep',
 )  # fmt: skip
 # What knows nothing of how agents learn.
 APART = {

@@ -15,11 +15,17 @@ import gymnasium
 import gin
 from ob2i_tf.environments import games
 from ob2i_tf.environments.atari import make_atari
+from ob2i_tf.environments.deep_sea import make_deep_sea
 from ob2i_tf.environments.games import ATARI_49, atari_games  # noqa: F401
+from ob2i_tf.environments.linear_mdp import make_linear_mdp
 from ob2i_tf.environments.mnist_maze import make_mnist_maze
 
 # What is not an Atari game, by name; called as builder(name, num_envs=, seed=, **keywords).
-BUILDERS: Dict[str, Callable[..., gymnasium.vector.VectorEnv]] = {'MnistMaze': make_mnist_maze}
+BUILDERS: Dict[str, Callable[..., gymnasium.vector.VectorEnv]] = {
+    'MnistMaze': make_mnist_maze,
+    'DeepSea': make_deep_sea,
+    'LinearMDP': make_linear_mdp,
+}
 
 
 def builder_of(name: str) -> Callable[..., gymnasium.vector.VectorEnv]:
@@ -47,7 +53,7 @@ def _make_bound(name: str, num_envs: int = 1, seed: int = 0, **kw) -> gymnasium.
         BUILDERS.
       num_envs: copies; 1 is the paper's protocol.
       seed: decides every copy's random stream; neighbouring seeds and copies share nothing.
-      **kw: keywords of the environment's builder (`make_atari`, `make_mnist_maze`).
+      **kw: keywords of the environment's builder (`make_atari` and so on).
 
     Raises:
       ValueError: no such environment; one line with the nearest names.

@@ -1,0 +1,67 @@
+"""Deep Sea, the standard test of deep exploration, from bsuite (Osband et al. 2020)."""
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+import gin
+from ob2i_tf.environments.vector import DenseVectorEnv
+
+
+class DeepSea(gymnasium.Env):
+    """A diver who sinks a row a step; only N times the right action reaches the treasure.
+
+    Observations are uint8 [N, N], 255 at the diver. Going right costs 0.01 / N, the treasure at the
+    lower right corner pays 1; which action is right is drawn for each cell.
+    """
+
+    metadata = {'render_modes': []}
+
+    def __init__(self, size: int = 10, mapping_seed: int = 0, deterministic: bool = True):
+        try:
+            from bsuite.environments import deep_sea
+        except ImportError:
+            raise ValueError("Deep Sea is not installed: pip install 'ob2i_tf[deep_sea]'") from None
+        self._make = lambda seed: deep_sea.DeepSea(
+            size, deterministic=deterministic, seed=seed, mapping_seed=mapping_seed
+        )
+        self._env = self._make(None)
+        self.observation_space = spaces.Box(0, 255, (size, size), np.uint8)
+        self.action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        if seed is not None:
+            self._env = self._make(int(self.np_random.integers(2**31)))
+        return self._frame(self._env.reset()), {}
+
+    def step(self, action):
+        step = self._env.step(int(action))
+        return self._frame(step), float(step.reward), step.last(), False, {}
+
+    def _frame(self, step):
+        return (255 * step.observation).astype(np.uint8)
+
+
+@gin.configurable
+def make_deep_sea(
+    name: str,
+    num_envs: int = 1,
+    seed: int = 0,
+    size: int = 10,
+    mapping_seed: int = 0,
+    deterministic: bool = True,
+) -> gymnasium.vector.VectorEnv:
+    """Copies of one Deep Sea.
+
+    Args:
+      name: 'DeepSea'.
+      num_envs, seed: see `environments.make`.
+      size: N, rows and columns; an episode has N steps.
+      mapping_seed: decides which action goes right in which cell.
+      deterministic: without, moves to the right fail and rewards are noisy, as bsuite has it.
+    """
+    del name
+    if size < 1:
+        raise ValueError(f'make_deep_sea.size must be at least 1, got {size}')
+    return DenseVectorEnv(lambda: DeepSea(size, mapping_seed, deterministic), num_envs, seed)

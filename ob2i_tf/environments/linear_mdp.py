@@ -1,0 +1,145 @@
+"""Small episodic MDPs that are linear in known features, with a known optimum (paper, section 2).
+
+P(s' | s, a) = phi(s, a)^T mu(s') and r(s, a) = phi(s, a)^T theta. An observation holds the features
+of all actions, and of the step: phi stands in block h of H blocks, so that a linear function of it
+is one for each step apart, as LSVI wants it.
+"""
+
+import dataclasses
+from typing import Literal
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+import gin
+from ob2i_tf.environments.vector import DenseVectorEnv
+
+KINDS = ('river_swim', 'tabular', 'linear')
+
+
+@dataclasses.dataclass(frozen=True)
+class Mdp:
+    """An episodic MDP with S states, A actions, H steps and d features, from state 0.
+
+    Attributes:
+      features: [S, A, d], phi.
+      transitions: [S, A, S], rows sum to 1.
+      rewards: [S, A], expected, in 0..1.
+      horizon: H.
+    """
+
+    features: np.ndarray
+    transitions: np.ndarray
+    rewards: np.ndarray
+    horizon: int
+
+    def optimal_values(self):
+        """Q* [H, S, A] by backward induction."""
+        q_values = np.zeros((self.horizon + 1, *self.rewards.shape))
+        for h in reversed(range(self.horizon)):
+            q_values[h] = self.rewards + self.transitions @ q_values[h + 1].max(axis=1)
+        return q_values[:-1]
+
+    @property
+    def optimal_return(self):
+        """V*_1(s_1)."""
+        return float(self.optimal_values()[0, 0].max())
+
+
+def draw_mdp(kind, num_states=6, num_actions=2, horizon=20, num_features=5, mdp_seed=0) -> Mdp:
+    """An MDP of one of KINDS.
+
+    Args:
+      kind: 'river_swim', a chain where swimming to the large reward at its far end fails often
+        (Strehl and Littman 2008), with 2 actions; 'tabular', random transitions and rewards;
+        'linear', random features on the simplex, mu and theta.
+      num_states, num_actions, horizon: S, A, H.
+      num_features: d of 'linear'; S A for the others, a feature for each pair.
+      mdp_seed: of what is random.
+    """
+    rng = np.random.default_rng(mdp_seed)
+    shape = (num_states, num_actions)
+    one_hot = np.eye(num_states * num_actions).reshape(*shape, -1)
+    if kind == 'tabular':
+        transitions = rng.dirichlet(np.full(num_states, 0.3), size=shape)
+        return Mdp(one_hot, transitions, rng.random(shape) ** 4, horizon)
+    if kind == 'linear':
+        features = rng.dirichlet(np.full(num_features, 0.3), size=shape)
+        measures = rng.dirichlet(np.full(num_states, 0.3), size=num_features)
+        return Mdp(features, features @ measures, features @ rng.random(num_features), horizon)
+    if num_actions != 2:
+        raise ValueError(f'river_swim has 2 actions, got num_actions = {num_actions}')
+    transitions, rewards = np.zeros((*shape, num_states)), np.zeros(shape)
+    last = num_states - 1
+    for state in range(num_states):
+        transitions[state, 0, max(state - 1, 0)] = 1
+        stay, on, back = (0.4, 0.6, 0) if state == 0 else (0.6, 0.35, 0.05)
+        if state == last:
+            stay, on, back = 0.6, 0, 0.4
+        transitions[state, 1, state] = stay
+        transitions[state, 1, min(state + 1, last)] += on
+        transitions[state, 1, max(state - 1, 0)] += back
+    rewards[0, 0], rewards[last, 1] = 0.005, 1.0
+    return Mdp(one_hot, transitions, rewards, horizon)
+
+
+class LinearMdp(gymnasium.Env):
+    """Observations are float32 [A, H d]; rewards are Bernoulli of their expectation."""
+
+    metadata = {'render_modes': []}
+
+    def __init__(self, mdp: Mdp):
+        self.mdp = mdp
+        num_states, num_actions, num_features = mdp.features.shape
+        shape = (num_actions, mdp.horizon * num_features)
+        self.observation_space = spaces.Box(0, 1, shape, np.float32)
+        self.action_space = spaces.Discrete(num_actions)
+        self._state = self._step = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._state = self._step = 0
+        return self._observe(), {}
+
+    def step(self, action):
+        reward = float(self.np_random.random() < self.mdp.rewards[self._state, action])
+        transitions = self.mdp.transitions[self._state, action]
+        self._state = int(self.np_random.choice(len(transitions), p=transitions))
+        self._step += 1
+        return self._observe(), reward, self._step == self.mdp.horizon, False, {}
+
+    def _observe(self):
+        """Zeros after the last step."""
+        num_features = self.mdp.features.shape[-1]
+        observation = np.zeros(self.observation_space.shape, np.float32)
+        if self._step < self.mdp.horizon:
+            block = slice(self._step * num_features, (self._step + 1) * num_features)
+            observation[:, block] = self.mdp.features[self._state]
+        return observation
+
+
+@gin.configurable
+def make_linear_mdp(
+    name: str,
+    num_envs: int = 1,
+    seed: int = 0,
+    kind: Literal[KINDS] = 'river_swim',
+    num_states: int = 6,
+    num_actions: int = 2,
+    horizon: int = 20,
+    num_features: int = 5,
+    mdp_seed: int = 0,
+) -> gymnasium.vector.VectorEnv:
+    """Copies of one MDP.
+
+    Args:
+      name: 'LinearMDP'.
+      num_envs, seed: see `environments.make`; the seed decides transitions and rewards.
+      kind, num_states, num_actions, horizon, num_features, mdp_seed: see `draw_mdp`.
+    """
+    del name
+    if kind not in KINDS:
+        raise ValueError(f'make_linear_mdp.kind must be one of {KINDS}, got {kind!r}')
+    mdp = draw_mdp(kind, num_states, num_actions, horizon, num_features, mdp_seed)
+    return DenseVectorEnv(lambda: LinearMdp(mdp), num_envs, seed)

@@ -1,0 +1,184 @@
+"""LSVI agents and linear Q-functions as parts of a run; a gin file imports this module."""
+
+from typing import Literal
+
+import numpy as np
+import tensorflow as tf
+
+import gin
+from ob2i_tf import posteriors
+from ob2i_tf.linear import lsvi
+
+METHODS = ('ucb', 'randomised', 'greedy')
+
+
+@gin.configurable(denylist=['seed', 'prior_seed'])
+class LinearQNetwork(tf.keras.Model):
+    """K heads that are linear in the features of the pairs: [B, A, D] -> [B, K, A].
+
+    Args:
+      num_actions: A.
+      num_heads: K.
+      initial_std: of the weights; 1 / sqrt(lambda) is Theorem 1's prior.
+      seed: of the weights.
+      prior_seed: not used.
+    """
+
+    trains_output = True
+
+    def __init__(
+        self,
+        num_actions: int,
+        num_heads: int = 10,
+        initial_std: float = 1.0,
+        seed: int = 0,
+        prior_seed: int = 0,
+    ):
+        super().__init__(name='linear_q_network')
+        del prior_seed
+        self.num_actions = num_actions
+        self.num_heads = num_heads
+        self._initializer = tf.keras.initializers.RandomNormal(stddev=initial_std, seed=seed)
+
+    def build(self, input_shape):
+        shape = (self.num_heads, int(input_shape[-1]))
+        self.kernel = self.add_weight('kernel', shape, initializer=self._initializer)
+        super().build(input_shape)
+
+    def call(self, observations, seed=None):
+        del seed
+        values = tf.matmul(tf.cast(observations, tf.float32), self.kernel, transpose_b=True)
+        return tf.transpose(values, (0, 2, 1))
+
+    def following(self, observations, heads, seed=None):
+        return self(observations, seed), heads
+
+    @property
+    def variable_groups(self):
+        return [self.trainable_variables]
+
+
+@gin.configurable(denylist=['seed'])
+class LsviPosterior(posteriors.Posterior):
+    """Acts by least-squares value iteration on all whole episodes so far, refitted after each.
+
+    Observations are those of `make_linear_mdp`, [A, H d]. The network takes no part. `mean` is the
+    regression without bonus and noise.
+
+    Args:
+      method: 'ucb' (Jin et al. 2020), 'randomised' (Zanette et al. 2020), or 'greedy', the same
+        regression without exploration of its own.
+      horizon: H.
+      regularisation: lambda.
+      bonus_scale: b of 'ucb'; c d H sqrt(log(2 d T / p)) in the theory.
+      noise_scale: of 'randomised'.
+      lower, upper: its alpha_L and alpha_U, the norms between which it turns optimistic.
+    """
+
+    def __init__(
+        self,
+        network,
+        target_network,
+        replay,
+        num_envs,
+        seed,
+        method: Literal[METHODS] = 'ucb',
+        horizon: int = 20,
+        regularisation: float = 1.0,
+        bonus_scale: float = 1.0,
+        noise_scale: float = 1.0,
+        lower: float = 0.5,
+        upper: float = 1.0,
+    ):
+        super().__init__(network, target_network, replay, num_envs, seed)
+        if method not in METHODS:
+            raise ValueError(f'LsviPosterior.method must be one of {METHODS}, got {method!r}')
+        if num_envs != 1:
+            raise ValueError(
+                f'LsviPosterior acts in 1 environment, got Runner.num_envs = {num_envs}'
+            )
+        num_actions, size = replay.observation_shape
+        if horizon < 1 or size % horizon:
+            raise ValueError(
+                f'LsviPosterior.horizon = {horizon} does not divide the {size} features of an '
+                'observation'
+            )
+        self._q_functions = {
+            'ucb': lambda rng: lsvi.ucb(horizon, bonus_scale),
+            'randomised': lambda rng: lsvi.randomised(horizon, noise_scale, lower, upper, rng),
+            'greedy': lambda rng: lsvi.greedy(),
+        }[method]
+        self._regularisation = regularisation
+        self._seed = seed
+        self._shape = (horizon, num_actions, size // horizon)
+        self._phi, self._actions, self._rewards = [], [], []  # Of every step; the last may be open.
+        self._fit()
+
+    def sample(self, observations, seed):
+        del seed
+        return self._q_values(observations, 'sample')
+
+    def mean(self, observations):
+        return self._q_values(observations, 'mean')
+
+    def _q_values(self, observations, belief):
+        def compute(observations):
+            """[B, A, H d] -> [B, 1, A]."""
+            blocks = observations.astype(float).reshape(-1, *self._block_shape).swapaxes(1, 2)
+            steps = blocks.any(axis=(2, 3)).argmax(axis=1)
+            functions = self._functions[belief]
+            values = [functions[h](block[h]) for h, block in zip(steps, blocks)]
+            return np.stack(values)[:, None].astype(np.float32)
+
+        values = tf.numpy_function(compute, [observations], tf.float32)
+        return tf.ensure_shape(values, (None, 1, self.network.num_actions))
+
+    @property
+    def _block_shape(self):
+        horizon, num_actions, num_features = self._shape
+        return num_actions, horizon, num_features
+
+    def observe(self, step):
+        self._phi.append(step.observations[0].reshape(self._block_shape).sum(axis=1))
+        self._actions.append(int(step.actions[0]))
+        self._rewards.append(float(step.rewards[0]))
+        if step.episode_over[0]:
+            self._fit()
+
+    def end(self):
+        """Forgets an episode that was cut off."""
+        whole = len(self._phi) - len(self._phi) % self._shape[0]
+        for column in (self._phi, self._actions, self._rewards):
+            del column[whole:]
+
+    def _fit(self):
+        horizon, num_actions, num_features = self._shape
+        count = len(self._phi) // horizon
+        rows = slice(count * horizon)
+        phi = np.reshape(self._phi[rows], (count, *self._shape)).astype(float)  # [n, H, A, d]
+        actions = np.reshape(np.array(self._actions[rows], int), (count, horizon))
+        rewards = np.reshape(self._rewards[rows], (count, horizon)).T
+        taken = np.take_along_axis(phi, actions[:, :, None, None], axis=2)[:, :, 0]
+        rng = np.random.default_rng([self._seed, count])
+        self._functions = {
+            belief: lsvi.value_iteration(
+                taken.swapaxes(0, 1), rewards, phi.swapaxes(0, 1)[1:], q_function,
+                self._regularisation,
+            )
+            for belief, q_function in (('sample', self._q_functions(rng)), ('mean', lsvi.greedy()))
+        }  # fmt: skip
+
+    def state(self):
+        if not self._phi:
+            return {}
+        return {
+            'phi': np.array(self._phi),
+            'actions': np.array(self._actions),
+            'rewards': np.array(self._rewards),
+        }
+
+    def set_state(self, arrays):
+        self._phi, self._actions, self._rewards = (
+            list(arrays[name]) if arrays else [] for name in ('phi', 'actions', 'rewards')
+        )
+        self._fit()

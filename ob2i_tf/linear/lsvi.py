@@ -1,0 +1,75 @@
+"""Least-squares value iteration in episodic linear MDPs, as pure functions of arrays.
+
+n is the number of transitions of each of H steps, d of features, A of actions.
+"""
+
+import numpy as np
+
+
+def value_iteration(features, rewards, next_features, q_function, regularisation=1.0):
+    """The weights of Q at each step, from the last to the first (Jin et al. 2020, Algorithm 1).
+
+        Lambda_h = sum phi phi^T + regularisation I
+        w_h = Lambda_h^-1 sum phi (r + max_a Q_{h+1}(s', a)),  Q_{H+1} = 0
+
+    Args:
+      features: [H, n, d], phi of the pairs taken.
+      rewards: [H, n].
+      next_features: [H - 1, n, A, d], phi of all actions at the next state, but for the last step.
+      q_function: (h, weights [d], inverse [d, d]) -> a function from features [..., d] to Q_h
+        [...], which makes values optimistic or random.
+      regularisation: lambda.
+
+    Returns:
+      A list of the H functions that `q_function` made.
+    """
+    horizon, _, size = features.shape
+    functions, next_values = [], np.zeros(rewards.shape[1])
+    for h in reversed(range(horizon)):
+        phi = features[h]
+        inverse = np.linalg.inv(phi.T @ phi + regularisation * np.eye(size))
+        weights = inverse @ (phi.T @ (rewards[h] + next_values))
+        functions.append(q_function(h, weights, inverse))
+        if h:
+            next_values = functions[-1](next_features[h - 1]).max(axis=-1)
+    return functions[::-1]
+
+
+def norms(features, inverse):
+    """sqrt(phi^T Lambda^-1 phi): [..., d], [d, d] -> [...]."""
+    return np.sqrt(np.einsum('...i,ij,...j->...', features, inverse, features).clip(0))
+
+
+def ucb(horizon, bonus_scale):
+    """LSVI-UCB: Q = min(w^T phi + bonus_scale sqrt(phi^T Lambda^-1 phi), H)."""
+
+    def q_function(h, weights, inverse):
+        del h
+        return lambda phi: np.minimum(phi @ weights + bonus_scale * norms(phi, inverse), horizon)
+
+    return q_function
+
+
+def randomised(horizon, noise_scale, lower, upper, rng):
+    """Randomised LSVI with optimistic values where little is known (Zanette et al. 2020).
+
+    The weights get noise xi ~ N(0, noise_scale^2 Lambda^-1). With x = sqrt(phi^T Lambda^-1 phi), Q
+    is phi^T (w + xi) for x <= lower, the largest return still possible, H - h, for x >= upper, and
+    in between a linear blend of both.
+    """
+
+    def q_function(h, weights, inverse):
+        drawn = rng.multivariate_normal(weights, noise_scale**2 * inverse)
+
+        def q_values(phi):
+            known = np.clip((upper - norms(phi, inverse)) / (upper - lower), 0, 1)
+            return known * (phi @ drawn) + (1 - known) * (horizon - h)
+
+        return q_values
+
+    return q_function
+
+
+def greedy():
+    """Neither: Q = w^T phi, as an epsilon-greedy agent has it."""
+    return lambda h, weights, inverse: lambda phi: phi @ weights

@@ -1,0 +1,43 @@
+"""Deep Sea through `make`, by hand."""
+
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from ob2i_tf import environments
+from ob2i_tf.environments.deep_sea import DeepSea
+
+
+def dive(env, right):
+    """Plays an episode of the right actions, or of the others; returns frames and rewards."""
+    inner = env.unwrapped.envs[0].unwrapped._env
+    frames, rewards = [env.reset()[0][0]], []
+    for _ in range(4):
+        row, column = inner._row, inner._column
+        action = int(inner._action_mapping[row, column]) ^ (not right)
+        _, reward, terminated, truncated, info = env.step(np.array([action]))
+        frames.append(info['final_obs'][0])
+        rewards.append(float(reward[0]))
+    assert terminated[0] and not truncated[0] and info['game_over'][0]
+    return np.array(frames), rewards
+
+
+def test_right_actions_reach_the_treasure_and_others_nothing():
+    env = environments.make('deep_sea', size=4, mapping_seed=3)
+    frames, rewards = dive(env, right=True)
+    assert frames.dtype == np.uint8 and frames.shape == (5, 4, 4)
+    for step in range(4):
+        assert (np.argwhere(frames[step]) == [[step, step]]).all() and frames[step].max() == 255
+    np.testing.assert_allclose(rewards, [-0.0025] * 3 + [0.9975], rtol=1e-5)
+    frames, rewards = dive(env, right=False)
+    assert all((np.argwhere(frames[step]) == [[step, 0]]).all() for step in range(4))
+    np.testing.assert_array_equal(rewards, 0)
+
+
+def test_gymnasium_checks_it():
+    check_env(DeepSea(5))
+
+
+def test_bad_sizes_are_refused():
+    with pytest.raises(ValueError, match='make_deep_sea.size must be at least 1, got 0'):
+        environments.make('DeepSea', size=0)
