@@ -10,8 +10,8 @@ from ob2i_tf.environments.deep_sea import DeepSea
 
 def dive(env, right):
     """Plays an episode of the right actions, or of the others; returns frames and rewards."""
-    inner = env.unwrapped.envs[0].unwrapped._env
     frames, rewards = [env.reset()[0][0]], []
+    inner = env.unwrapped.envs[0].unwrapped._env
     for _ in range(4):
         row, column = inner._row, inner._column
         action = int(inner._action_mapping[row, column]) ^ (not right)
