@@ -124,6 +124,8 @@ def _run(argv):
     with _stderr_held_back():
         from ob2i_tf import runner  # Imports TensorFlow, and all that registers configurables.
 
+        runner.list_gpus()  # The first call complains where there is none.
+
     config.apply(layers)
     base_dir = values.base_dir or default_base_dir(
         values.gin_files[-1], config.value('make_environment.name'), config.value('Runner.seed')
