@@ -245,23 +245,38 @@ def read_csv(path, columns, report, required=True) -> pd.DataFrame:
     missing = [column for column in columns if column not in header]
     if missing:
         report(f'{path.name} has no column {", ".join(missing)}')
-    table = pd.DataFrame(whole, columns=header).reindex(columns=list(columns))
-    numbers = table.apply(pd.to_numeric, errors='coerce')
-    numbers = numbers.mask(numbers.abs() == math.inf).astype(float)
-    said_nan = table.apply(lambda column: column.str.lower().isin(['nan', '']))
-    odd = int((numbers.isna() & ~said_nan)[[c for c in columns if c in header]].sum().sum())
+    there = [column for column in columns if column in header]
+    odd, kept = 0, []
+    for row in whole:
+        cells = dict(zip(header, row))
+        numbers = {column: _number(cells[column]) for column in there}
+        odd += sum(
+            math.isnan(number) and cells[column].strip().lower() not in ('nan', '')
+            for column, number in numbers.items()
+        )
+        kept.append(numbers)
     if odd:
         report(f'{path.name}: {odd} cells are no finite number')
-    placed = numbers.dropna(subset=['frames'])
-    if len(placed) < len(numbers):
-        report(f'{path.name}: {len(numbers) - len(placed)} rows without frames are left out')
+    placed = [row for row in kept if not math.isnan(row['frames'])]
+    if len(placed) < len(kept):
+        report(f'{path.name}: {len(kept) - len(placed)} rows without frames are left out')
     if 'score' not in columns:
-        once = placed.drop_duplicates('iteration', keep='last')
+        once = list({row.get('iteration'): row for row in placed}.values())
         if len(once) < len(placed):
             report(f'{path.name}: {len(placed) - len(once)} rows repeat an iteration; '
                    'the last one counts')  # fmt: skip
         placed = once
-    return placed.sort_values('frames', kind='stable').reset_index(drop=True)
+    placed.sort(key=lambda row: row['frames'])
+    return pd.DataFrame(placed, columns=list(columns), dtype=float)
+
+
+def _number(text):
+    """A finite number, else NaN."""
+    try:
+        number = float(text)
+    except ValueError:
+        return math.nan
+    return number if math.isfinite(number) else math.nan
 
 
 # What a run is a run of.
