@@ -1,0 +1,58 @@
+"""Turns run folders into a report.
+
+  python -m ob2i_tf.analysis runs --out report
+  python -m ob2i_tf.analysis "Mine=runs/my_gin_file" runs/ob2i_atari --out report
+
+Exit status: 0 the report is written, 1 it could not be, 2 the command line is wrong.
+"""
+
+import argparse
+import sys
+
+from ob2i_tf.errors import UserError
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        prog='python -m ob2i_tf.analysis',
+        description='Tables, figures and a page of run folders beside the published results.',
+    )
+    parser.add_argument(
+        'runs', nargs='+', metavar='RUNS',
+        help='a folder with run folders in it, at any depth; NAME=FOLDER gives all of them a name',
+    )  # fmt: skip
+    parser.add_argument('--out', required=True, metavar='DIR', help='folder for the report')
+    parser.add_argument(
+        '--score', choices=('last', 'best'), default='last',
+        help='which evaluation of a run is its score in tables and figures (default: last)',
+    )  # fmt: skip
+    parser.add_argument(
+        '--method', help='whose relative scores are drawn (default: OB2I, else the first)'
+    )
+    return parser
+
+
+def main(argv=None):
+    """Runs the command line; returns the exit status."""
+    arguments = _parser().parse_args(argv)
+    try:
+        from ob2i_tf.analysis import report  # Takes seconds: pandas, matplotlib.
+    except ModuleNotFoundError as error:
+        print(
+            f'error: {error.name} is missing: pip install -c constraints.txt -e ".[analysis]"',
+            file=sys.stderr,
+        )
+        return 1
+    try:
+        page = report.write(
+            arguments.runs, arguments.out, f'score_{arguments.score}', arguments.method
+        )
+    except (UserError, OSError) as error:
+        print('error:', ' '.join(str(error).split()), file=sys.stderr)
+        return 1
+    print(page)
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,430 @@
+"""Run folders -> tidy tables; whatever is missing or damaged in them is named, never guessed."""
+
+import ast
+import csv
+import io
+import json
+import math
+import os
+import re
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+import pandas as pd
+
+from ob2i_tf.environments import games
+from ob2i_tf.errors import UserError
+
+EVAL_COLUMNS = ('iteration', 'frames', 'episodes', 'score_mean', 'score_std', 'score_min',
+                'score_max')  # fmt: skip
+TRAIN_COLUMNS = ('iteration', 'frames', 'score_mean', 'episode_length_mean', 'bonus_mean',
+                 'next_bonus_mean')  # fmt: skip
+LENGTH_COLUMNS = ('iteration', 'frames', 'score', 'length')
+_FILES = ('config.gin', 'eval.csv', 'train.csv')
+_INSIDE_A_RUN = ('checkpoints', 'replay', 'tensorboard')
+# What may differ between the runs of one method.
+_FREE = re.compile(
+    r'make_environment\.(name|num_envs|seed)|.*\.(seed|maze_seed|wall_density|num_threads)|'
+    r'make_deep_sea\.size|Runner\.(num_iterations|checkpoint_steps|checkpoints_kept|require_gpu)'
+)
+_ROWS = {  # (update, bonus, acts by) -> row, for ensembles.
+    ('EpisodicUpdate', 'UcbBonus', 'head_preferences'): 'OB2I',
+    ('EpisodicUpdate', 'RndBonus', 'head_preferences'): 'BEBU-RND',
+    ('EpisodicUpdate', None, 'head_preferences'): 'BEBU',
+    ('EpisodicUpdate', None, 'ucb_preferences'): 'BEBU-UCB',
+    ('EpisodicUpdate', None, 'ids_preferences'): 'BEBU-IDS',
+    ('TransitionUpdate', 'UcbBonus', 'head_preferences'): 'BootDQN-UCB',
+    ('TransitionUpdate', None, 'head_preferences'): 'BootDQN',
+    ('TransitionUpdate', None, 'ids_preferences'): 'BootDQN-IDS',
+}
+
+
+class Run(NamedTuple):
+    """One run folder.
+
+    Attributes:
+      path: of the folder.
+      method, game, seed: what it is a run of; texts.
+      config: {binding: value}, values as Python literals where they are, else as text.
+      environment: what environment.json holds; {} without.
+      eval, train: tables with EVAL_COLUMNS, TRAIN_COLUMNS.
+      games: evaluation games, LENGTH_COLUMNS.
+      frames_planned: frames that its configuration asks for, or None.
+    """
+
+    path: Path
+    method: str
+    game: str
+    seed: str
+    config: Dict[str, Any]
+    environment: dict
+    eval: pd.DataFrame
+    train: pd.DataFrame
+    games: pd.DataFrame
+    frames_planned: Optional[int]
+
+
+class Runs(NamedTuple):
+    """All runs of a report, and what is wrong with them (sentences)."""
+
+    runs: List[Run]
+    problems: List[str]
+
+
+def load(sources) -> Runs:
+    """Reads all run folders at and below some paths.
+
+    Args:
+      sources: paths, or texts 'NAME=PATH', which give all runs below PATH the method NAME.
+
+    Raises:
+      UserError: a path that is not there, or no run at all.
+    """
+    problems, found = [], {}
+    for source in sources:
+        name, path = _name_and_path(source)
+        folders = find(path)
+        if not folders:
+            problems.append(f'{path}: no run folder in it')
+        for folder in folders:
+            found.setdefault(folder.resolve(), (name, folder))
+    if not found:
+        raise UserError(
+            f'no run folder in {", ".join(map(str, sources))}: none holds {" or ".join(_FILES)}'
+        )
+    named = {name for name, _ in found.values()}
+    runs = [_read_run(folder, name, problems) for name, folder in found.values()]
+    runs = _apart([run for run in runs if run], named - {None}, problems)
+    runs = _without_duplicates(runs, problems)
+    if not runs:
+        raise UserError('no run folder could be read: ' + '; '.join(problems))
+    runs.sort(key=lambda run: (run.method, game_order(run.game), _natural(run.seed)))
+    return Runs(runs, problems)
+
+
+def find(path) -> List[Path]:
+    """Run folders at or below `path`, sorted."""
+    path = Path(path)
+    if not path.is_dir():
+        raise UserError(f'no folder {path}')
+    found = []
+    for folder, names, files in os.walk(path):
+        if any(file in files for file in _FILES):
+            found.append(Path(folder))
+            names[:] = [name for name in names if name not in _INSIDE_A_RUN]
+        names.sort()
+    return found
+
+
+def _name_and_path(source):
+    name, equals, path = str(source).partition('=')
+    if equals and name and not Path(source).exists():
+        return name, path
+    return None, str(source)
+
+
+# One run.
+
+
+def _read_run(folder, name, problems) -> Optional[Run]:
+    def report(what):
+        problems.append(f'{folder}: {what}')
+
+    config = {}
+    text = _read_text(folder / 'config.gin', report)
+    if text is not None:
+        config = parse_config(text)
+        if not config:
+            report('config.gin is empty or no configuration')
+    by_path = re.match(r'(.*)/([^/]+)/([^/]+)/seed(\d+)$', str(folder.resolve()))
+    game = config.get('make_environment.name') or (by_path and by_path.group(3))
+    seed = config.get('Runner.seed', by_path and by_path.group(4))
+    method = name or row_of(config) or (by_path and by_path.group(2))
+    if not game or seed is None or not method:
+        missing = [what for what, known in
+                   (('method', method), ('game', game), ('seed', seed is not None)) if not known]
+        report(f'left out: nothing tells its {", ".join(missing)}')  # fmt: skip
+        return None
+    if not config:
+        report(f'without a configuration; by its path it is {method}, {game}, seed {seed}')
+    game = game_name(str(game))
+    density = config.get('make_mnist_maze.wall_density')
+    if game == 'MnistMaze' and density is not None:
+        game = f'MnistMaze {density:.0%}'
+        seed = f'maze {config.get("make_mnist_maze.maze_seed", 0)}, seed {seed}'
+    elif 'make_deep_sea.size' in config:
+        game = f'{game} {config["make_deep_sea.size"]}'
+    tables = {
+        table: read_csv(folder / f'{table}.csv', columns, report, required=table != 'eval_episodes')
+        for table, columns in (
+            ('eval', EVAL_COLUMNS), ('train', TRAIN_COLUMNS), ('eval_episodes', LENGTH_COLUMNS),
+        )
+    }  # fmt: skip
+    evaluation = tables['eval']
+    empty = int(evaluation['score_mean'].isna().sum())
+    if len(evaluation) and empty:
+        report(f'{empty} of {len(evaluation)} evaluations have no score')
+    planned = _frames_planned(config)
+    reached = max([0, *(t['frames'].max() for t in (evaluation, tables['train']) if len(t))])
+    # A run of less than an iteration is no run that was cut short.
+    if planned and 0 < reached < planned:
+        report(f'cut short: {int(reached):,} of {planned:,} frames')
+    environment = _read_text(folder / 'environment.json', lambda what: None)
+    try:
+        environment = json.loads(environment) if environment else {}
+        if not isinstance(environment, dict):
+            raise ValueError
+    except ValueError:
+        report('environment.json is damaged')
+        environment = {}
+    return Run(folder, method, game, str(seed), config, environment, evaluation, tables['train'],
+               tables['eval_episodes'], planned)  # fmt: skip
+
+
+def _read_text(path, report):
+    try:
+        return path.read_text(encoding='utf-8', errors='replace')
+    except FileNotFoundError:
+        report(f'no {path.name}')
+    except OSError as error:
+        report(f'{path.name} cannot be read: {error.strerror}')
+    return None
+
+
+def parse_config(text) -> Dict[str, Any]:
+    """{'Runner.seed': 0, 'Runner.update': '@EpisodicUpdate', ...} of a resolved config.gin."""
+    config = {}
+    for line in text.splitlines():
+        binding = re.match(r'([\w./]+\.\w+) = (.*)$', line)
+        if binding:
+            name, value = binding.groups()
+            try:
+                config[name] = ast.literal_eval(value)
+            except (ValueError, SyntaxError):
+                config[name] = value
+    return config
+
+
+def _frames_planned(config):
+    iterations, steps = (config.get(f'Runner.{n}') for n in ('num_iterations', 'training_steps'))
+    if not isinstance(iterations, int) or not isinstance(steps, int):
+        return None
+    return iterations * steps * config.get('make_atari.frame_skip', 1)
+
+
+def read_csv(path, columns, report, required=True) -> pd.DataFrame:
+    """The rows of a log that can be trusted: whole, numeric, each iteration's last.
+
+    Args:
+      path: of the file.
+      columns: to read; all numeric. One that is not in the file is NaN.
+      report: called with a few words for each thing that is wrong.
+      required: whether it is wrong that the file is not there.
+
+    Returns:
+      A table of `columns`, sorted by frames; NaN where a cell holds no finite number.
+    """
+    nothing = pd.DataFrame({column: pd.Series(dtype=float) for column in columns})
+    text = _read_text(path, report if required else lambda what: None)
+    if text is None:
+        return nothing
+    lines = list(csv.reader(io.StringIO(text.replace('\0', ''))))
+    if not lines or 'frames' not in lines[0]:
+        report(f'{path.name} is empty' if not text.strip() else f'{path.name} has no header')
+        return nothing
+    header, body = lines[0], lines[1:]
+    if not text.endswith('\n') and body:
+        report(f'{path.name} ends within a row; that row is left out')
+        body = body[:-1]
+    whole = [row for row in body if len(row) == len(header)]
+    if len(whole) < len(body):
+        report(f'{path.name}: {len(body) - len(whole)} rows of the wrong length are left out')
+    if not whole:
+        report(f'{path.name} holds no row')
+        return nothing
+    missing = [column for column in columns if column not in header]
+    if missing:
+        report(f'{path.name} has no column {", ".join(missing)}')
+    there = [column for column in columns if column in header]
+    odd, kept = 0, []
+    for row in whole:
+        cells = dict(zip(header, row))
+        numbers = {column: _number(cells[column]) for column in there}
+        odd += sum(
+            math.isnan(number) and cells[column].strip().lower() not in ('nan', '')
+            for column, number in numbers.items()
+        )
+        kept.append(numbers)
+    if odd:
+        report(f'{path.name}: {odd} cells are no finite number')
+    placed = [row for row in kept if not math.isnan(row['frames'])]
+    if len(placed) < len(kept):
+        report(f'{path.name}: {len(kept) - len(placed)} rows without frames are left out')
+    if 'score' not in columns:
+        once = list({row.get('iteration'): row for row in placed}.values())
+        if len(once) < len(placed):
+            report(f'{path.name}: {len(placed) - len(once)} rows repeat an iteration; '
+                   'the last one counts')  # fmt: skip
+        placed = once
+    placed.sort(key=lambda row: row['frames'])
+    return pd.DataFrame(placed, columns=list(columns), dtype=float)
+
+
+def _number(text):
+    """A finite number, else NaN."""
+    try:
+        number = float(text)
+    except ValueError:
+        return math.nan
+    return number if math.isfinite(number) else math.nan
+
+
+# What a run is a run of.
+
+
+def row_of(config) -> Optional[str]:
+    """The row of the paper's tables that a configuration is, by its parts; None if none is."""
+    update = str(config.get('Runner.update', '')).strip('@()')
+    if not update:
+        return None
+    if config.get('Runner.evaluation_epsilon') == 1.0:
+        return 'Random buttons'
+    posterior = str(config.get('Runner.posterior', '')).strip('@()')
+    if posterior == 'UncertaintyBellmanPosterior':
+        one_step = config.get('UncertaintyBellmanPosterior.n_steps') == 1
+        return 'UBE, 1-step' if one_step else 'UBE'
+    if posterior == 'BayesianLinearPosterior':
+        return 'Bayesian-DQN'
+    if posterior == 'AdaptivePosterior':
+        return 'EBU, adaptive'
+    bonus = config.get(f'{update}.bonus')
+    bonus = bonus.strip('@()') if isinstance(bonus, str) else None
+    acts_by = str(config.get('Agent.preferences', '')).strip('@()')
+    if config.get('MultiHeadQNetwork.num_heads') != 1:
+        return _ROWS.get((update, bonus, acts_by))
+    if acts_by != 'mean_preferences' or bonus:
+        return None
+    if config.get('MultiHeadQNetwork.noise') not in (None, 'none'):
+        return 'NoisyNet' if config.get('MultiHeadQNetwork.dueling') else 'NoisyNet-DQN'
+    return {'EpisodicUpdate': 'EBU', 'TransitionUpdate': 'DQN'}.get(update)
+
+
+def game_name(name) -> str:
+    """A game in the paper's spelling; what is no Atari game stays as it is."""
+    try:
+        rom = games.resolve(name)
+    except ValueError:
+        return name
+    return _PAPER_NAMES.get(rom) or ''.join(word.capitalize() for word in rom.split('_'))
+
+
+_PAPER_NAMES = {games.resolve(game): game for game in games.ATARI_49}
+
+
+def game_order(game) -> Tuple[int, str]:
+    """A key that sorts games as the paper's table does, others after them."""
+    known = game in games.ATARI_49
+    return (games.ATARI_49.index(game) if known else len(games.ATARI_49), game)
+
+
+def _natural(text):
+    return [int(part) if part.isdigit() else part for part in re.split(r'(\d+)', text)]
+
+
+def differences(runs) -> Dict[str, Dict[str, List[Run]]]:
+    """{binding: {its value as text: runs}} of the bindings in which runs of a method may not differ.
+
+    Only bindings with two values and more; runs that lack a binding have '(not there)'.
+    """
+    seen = {}
+    for run in runs:
+        for binding, value in run.config.items():
+            if not _FREE.fullmatch(binding):
+                seen.setdefault(binding, {}).setdefault(repr(value), []).append(run)
+    different = {binding: values for binding, values in seen.items() if len(values) > 1}
+    for values in different.values():
+        having = {id(run) for group in values.values() for run in group}
+        lacking = [run for run in runs if id(run) not in having]
+        if lacking:
+            values['(not there)'] = lacking
+    return dict(sorted(different.items()))
+
+
+def _apart(runs, named, problems):
+    """Runs of one row whose configurations differ get names of their own."""
+    by_method = {}
+    for run in runs:
+        by_method.setdefault(run.method, []).append(run)
+    result = []
+    for method, group in by_method.items():
+        different = differences(group)
+        if not different:
+            result += group
+        elif method in named:
+            problems.append(
+                f'{method} pools runs whose configurations differ: {_in_words(different)}'
+            )
+            result += group
+        else:
+            result += _variants(method, group, different)
+    return result
+
+
+def _variants(method, group, different):
+    values = {id(run): [] for run in group}
+    for by_value in different.values():
+        for value, members in by_value.items():
+            for run in members:
+                values[id(run)].append(value)
+    variants = {}
+    for run in group:
+        variants.setdefault(tuple(values[id(run)]), []).append(run)
+    folders = [{_config_folder(run) for run in members} for members in variants.values()]
+    by_folder = all(len(names) == 1 and None not in names for names in folders) and len(
+        set.union(*folders)
+    ) == len(folders)
+    result = []
+    for number, (key, members) in enumerate(variants.items(), 1):
+        if by_folder:
+            label = _config_folder(members[0])
+        elif len(different) <= 3:
+            label = ', '.join(f'{b.rpartition(".")[2]} {v}' for b, v in zip(different, key))
+        else:
+            label = f'variant {number}'
+        result += [run._replace(method=f'{method} ({label})') for run in members]
+    return result
+
+
+def _config_folder(run):
+    match = re.match(r'.*/([^/]+)/[^/]+/seed\d+$', str(run.path.resolve()))
+    return match and match.group(1)
+
+
+def _in_words(different, most=4):
+    texts = [
+        f'{binding} is ' + ' or '.join(f'{v} ({len(r)} runs)' for v, r in values.items())
+        for binding, values in different.items()
+    ]
+    more = f' and {len(texts) - most} more' if len(texts) > most else ''
+    return '; '.join(texts[:most]) + more
+
+
+def _without_duplicates(runs, problems):
+    kept = {}
+    for run in runs:
+        key = run.method, run.game, run.seed
+        other = kept.get(key)
+        if other is None:
+            kept[key] = run
+            continue
+        better, worse = (run, other) if _reached(run) > _reached(other) else (other, run)
+        problems.append(
+            f'{worse.path}: left out, {better.path} is the same method, game and seed '
+            f'({", ".join(key)}) and at least as long'
+        )
+        kept[key] = better
+    return list(kept.values())
+
+
+def _reached(run):
+    return run.eval['frames'].max() if len(run.eval) else -1

@@ -1,0 +1,208 @@
+"""Scores of runs and of publications, normalised and summed up."""
+
+import contextlib
+import os
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from ob2i_tf import resources
+from ob2i_tf.analysis.load import game_order
+from ob2i_tf.environments.games import ATARI_49
+
+SCORE_COLUMNS = ('method', 'game', 'seed', 'frames', 'episodes', 'score_last', 'score_best')
+_LONGEST_GAME = 120  # Rows; exact for up to 5 seeds a game.
+STATISTICS = ('mean', 'median', 'iqm', 'optimality_gap')
+# Published columns -> what they are called here, and the frames (millions) they were trained for.
+PAPER = {'BEBU': 20, 'BEBU-UCB': 20, 'BEBU-IDS': 20, 'OB2I': 20}
+EARLIER = {
+    'DQN': ('DQN', 200), 'NoisyNet_DQN': ('NoisyNet-DQN', 200),
+    'NoisyNet_Dueling': ('NoisyNet', 200), 'UBE': ('UBE', 200), 'BootDQN': ('BootDQN', 200),
+    'BootDQN_IDS': ('BootDQN-IDS', 200),
+}  # fmt: skip
+
+
+class Published(NamedTuple):
+    """Published scores, games x columns.
+
+    Attributes:
+      random, human: the paper's own columns, Series by game.
+      paper: the paper's four methods, 20M frames.
+      earlier: methods of earlier papers, 200M frames; NaN where nobody published one.
+      summary: what the paper's table of summaries prints, and its sources.
+      ablation, montezuma: those tables as printed.
+    """
+
+    random: pd.Series
+    human: pd.Series
+    paper: pd.DataFrame
+    earlier: pd.DataFrame
+    summary: pd.DataFrame
+    ablation: pd.DataFrame
+    montezuma: pd.DataFrame
+
+
+def published(folder=None) -> Published:
+    """The published scores in third_party/, found in a checkout and after an install."""
+    folder = folder or os.path.join(resources.folder('third_party'), 'published_scores')
+
+    def read(name, **keywords):
+        return pd.read_csv(os.path.join(folder, name), **keywords)
+
+    paper = read('ob2i_paper_scores.csv', index_col='game')
+    earlier = read('published_scores.csv', index_col='game')
+    earlier = earlier[[c for c in EARLIER if c in earlier]].apply(pd.to_numeric, errors='coerce')
+    return Published(
+        paper['random'], paper['human'], paper[list(PAPER)],
+        earlier.rename(columns={column: name for column, (name, _) in EARLIER.items()}),
+        *(read(f'{name}_as_printed.csv') for name in ('summary', 'ablation', 'montezuma')),
+    )  # fmt: skip
+
+
+def table_of_runs(runs) -> pd.DataFrame:
+    """One row a run that has a score, SCORE_COLUMNS; the score is the mean of an evaluation.
+
+    frames and episodes (games) are those of the last evaluation that has a score.
+    """
+    rows = []
+    for run in runs:
+        scored = run.eval.dropna(subset=['score_mean'])
+        if len(scored):
+            last = scored.iloc[-1]
+            episodes = last['episodes']
+            rows.append(
+                (run.method, run.game, run.seed, int(last['frames']),
+                 int(episodes) if episodes == episodes else None,
+                 float(last['score_mean']), float(scored['score_mean'].max()))
+            )  # fmt: skip
+    return pd.DataFrame(rows, columns=list(SCORE_COLUMNS))
+
+
+def by_game(table, score='score_last') -> pd.DataFrame:
+    """Mean over seeds, games x methods; NaN where a method has no run."""
+    if table.empty:
+        return pd.DataFrame()
+    wide = table.pivot_table(index='game', columns='method', values=score, aggfunc='mean')
+    wide.columns.name = wide.index.name = None
+    return wide.loc[sorted(wide.index, key=game_order)]
+
+
+def human_normalised(score, random, human):
+    """(score - random) / |human - random| (paper, section 5.2); 1 is human."""
+    return (score - random) / np.abs(human - random)
+
+
+def relative_score(score, baseline, random, human):
+    """(score - baseline) / (max(human, baseline) - random) (paper, appendix G)."""
+    return (score - baseline) / (np.maximum(human, baseline) - random)
+
+
+def wins_ties_losses(scores, baseline):
+    """How often `scores` are above, at and below `baseline`; games that lack one do not count."""
+    both = pd.concat([scores, baseline], axis=1).dropna()
+    left, right = both.iloc[:, 0], both.iloc[:, 1]
+    return int((left > right).sum()), int((left == right).sum()), int((left < right).sum())
+
+
+def statistics(matrix):
+    """[runs, games] normalised scores -> STATISTICS, by rliable."""
+    from rliable import metrics
+
+    return np.array([
+        metrics.aggregate_mean(matrix), metrics.aggregate_median(matrix),
+        metrics.aggregate_iqm(matrix), metrics.aggregate_optimality_gap(matrix),
+    ])  # fmt: skip
+
+
+def _statistics_of_columns(*columns):
+    """The same of games with unequal numbers of seeds; each [runs, 1].
+
+    Mean and median are over games anyhow. For the others each run is repeated until games are
+    equally long, so that each game counts alike.
+    """
+    length = min(np.lcm.reduce([len(column) for column in columns]), _LONGEST_GAME)
+    repeated = [column[np.arange(length) * len(column) // length] for column in columns]
+    means = np.array([[column.mean() for column in columns]])
+    return np.concatenate([statistics(means)[:2], statistics(np.concatenate(repeated, 1))[2:]])
+
+
+@contextlib.contextmanager
+def _numpy_seed(seed):
+    """rliable draws from numpy's global generator."""
+    state = np.random.get_state()
+    np.random.seed(seed)
+    try:
+        yield
+    finally:
+        np.random.set_state(state)
+
+
+def intervals(columns, repetitions=2000, seed=0):
+    """STATISTICS of a method and their 95% stratified bootstrap intervals (Agarwal et al. 2021).
+
+    Args:
+      columns: for each game the normalised scores of its seeds, [runs] each.
+      repetitions: of the bootstrap.
+      seed: of the bootstrap.
+
+    Returns:
+      [4] and [2, 4]; the intervals are NaN where no game has two seeds.
+    """
+    from rliable import library
+
+    lengths = {len(column) for column in columns}
+    equal = len(lengths) == 1
+    data = np.stack(columns, axis=1) if equal else [np.reshape(c, (-1, 1)) for c in columns]
+    function = statistics if equal else _statistics_of_columns
+    if max(lengths) == 1:
+        return function(data), np.full((2, len(STATISTICS)), np.nan)
+    with _numpy_seed(seed):
+        points, bounds = library.get_interval_estimates({'': data}, function, reps=repetitions)
+    return points[''], bounds['']
+
+
+def normalised_runs(table, known, score='score_last') -> pd.DataFrame:
+    """`table` of the 49 games with a further column `normalised`."""
+    table = table[table['game'].isin(ATARI_49)].copy()
+    table['normalised'] = human_normalised(
+        table[score], table['game'].map(known.random), table['game'].map(known.human)
+    )
+    return table
+
+
+def summary(table, known, score='score_last', repetitions=2000) -> pd.DataFrame:
+    """One row a method: games, seeds (fewest, most), STATISTICS and `<statistic>_low`, `_high`.
+
+    Only games of the 49 count; methods with different games are not comparable.
+    """
+    rows = []
+    for method, group in normalised_runs(table, known, score).groupby('method'):
+        columns = [scores.to_numpy() for _, scores in group.groupby('game')['normalised']]
+        points, bounds = intervals(columns, repetitions)
+        counts = [len(column) for column in columns]
+        rows.append(
+            {'method': method, 'games': len(columns), 'seeds': sum(counts) / len(counts),
+             'seeds_fewest': min(counts), 'seeds_most': max(counts), 'runs': sum(counts)}
+            | {f'{name}{end}': value for end, values in (('', points), ('_low', bounds[0]),
+                                                         ('_high', bounds[1]))
+               for name, value in zip(STATISTICS, values)}
+        )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def published_summary(known) -> pd.DataFrame:
+    """STATISTICS of the published columns, by the paper's random and human scores.
+
+    Published are means over seeds, so IQM and optimality gap are of one value a game.
+    """
+    rows = []
+    for frames, columns in ((20, known.paper), (200, known.earlier)):
+        for method in columns:
+            scores = columns[method].dropna()
+            if len(scores) > len(ATARI_49) // 2:
+                normalised = human_normalised(scores, known.random, known.human).dropna()
+                values = statistics(normalised.to_numpy()[None])
+                rows.append({'method': method, 'frames_millions': frames, 'games': len(scores),
+                             **dict(zip(STATISTICS, values))})  # fmt: skip
+    return pd.DataFrame(rows)
