@@ -18,11 +18,13 @@ ORDER = (
     'environments.digits', 'environments.atari', 'environments.mnist_maze',
     'environments.deep_sea', 'environments.linear_mdp', 'environments', 'config', 'runner',
     'linear', 'linear.lsvi', 'linear.theorem', 'linear.agents', 'linear.regression', 'main',
-    'sweep',
+    'sweep', 'analysis', 'analysis.load', 'analysis.scores', 'analysis.tables',
+    'analysis.figures', 'analysis.page', 'analysis.report', 'analysis.__main__',
 )  # fmt: skip
 # What knows nothing of how agents learn.
 APART = {
     'environments': {'environments', 'types', 'errors'},
+    'analysis': {'analysis', 'environments', 'types', 'errors', 'resources', 'disk'},
     'checkpoint': {'types', 'errors', 'disk'},
     'metrics': {'types', 'errors'},
 }
