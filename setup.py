@@ -59,7 +59,7 @@ setup(
     extras_require={
         'analysis': ['pandas>=2.2,<3', 'matplotlib>=3.8', 'rliable>=1.2,<1.3'],
         'cuda': ['tensorflow[and-cuda]>=2.21,<2.22'],
-        'deep_sea': ['bsuite>=0.3.5,<0.4'],
+        'deepsea': ['bsuite>=0.3.5,<0.4'],
         'maze': ['mlxtend>=0.23,<0.24'],
         'sweep': ['ray>=2.40'],
         'test': ['pytest>=8', 'pytest-xdist>=3.5', 'hypothesis>=6.100'],

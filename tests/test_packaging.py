@@ -68,3 +68,16 @@ def test_it_runs_from_another_folder(installed, tmp_path):
     done = run(installed, *command, '--gin_bindings=Runner.sed = 0', cwd=tmp_path)
     assert done.returncode == 2
     assert 'Runner.sed' in done.stderr.splitlines()[-1]
+
+
+def test_every_extra_that_is_named_exists(installed):
+    (metadata,) = installed.glob('ob2i_tf-*.dist-info/METADATA')
+    extras = set(re.findall(r'^Provides-Extra: (.*)$', metadata.read_text(), re.MULTILINE))
+    # pip before 23.3 takes "a_b" and the metadata's "a-b" for two names, and only warns.
+    assert all(re.fullmatch('[a-z]+', extra) for extra in extras)
+    texts = [(ROOT / 'README.md').read_text()]
+    texts += [path.read_text() for path in (ROOT / 'ob2i_tf').rglob('*.py')]
+    named = re.findall(r"(?:ob2i_tf|'\.)\[([a-z_,-]+)\]", '\n'.join(texts))
+    named += re.findall(r'^TEST_EXTRAS \?= (.*)$', (ROOT / 'Makefile').read_text(), re.MULTILINE)
+    assert len(named) > 3
+    assert {extra for names in named for extra in names.split(',')} <= extras

@@ -21,7 +21,7 @@ class DeepSea(gymnasium.Env):
         try:
             from bsuite.environments import deep_sea
         except ImportError:
-            raise ValueError("Deep Sea is not installed: pip install 'ob2i_tf[deep_sea]'") from None
+            raise ValueError("Deep Sea is not installed: pip install 'ob2i_tf[deepsea]'") from None
         self._make = lambda seed: deep_sea.DeepSea(
             size, deterministic=deterministic, seed=seed, mapping_seed=mapping_seed
         )
