@@ -336,7 +336,8 @@ _STYLE = """
 .controls { display: flex; gap: 1rem; align-items: center; flex-wrap: wrap; margin: .5rem 0; }
 .controls button { min-width: 4.5rem; } select { font: inherit; }
 #where { font-variant-numeric: tabular-nums; }
-.state { display: grid; grid-template-columns: minmax(12rem, 21rem) minmax(0, 1fr) 11rem; gap: 1.5rem; }
+.state { display: grid; grid-template-columns: minmax(12rem, 21rem) minmax(0, 1fr) 11rem;
+  gap: 1.5rem; }
 .state > div { min-width: 0; }
 .state h2 { border: 0; padding: 0; margin: 0 0 .3rem; font-size: 1rem; }
 #frame { width: 100%; image-rendering: pixelated; border: 1px solid var(--line); display: block; }
@@ -361,7 +362,8 @@ const totals = data.rewards.map((sum => value => sum += value)(0));
 const peak = Math.max(...data.bonuses), floor = Math.min(...data.bonuses);
 const width = () => slider.clientWidth;
 const xOf = (i) => EDGE + (width() - 2 * EDGE) * (last ? i / last : 0);
-const yOf = (i) => HEIGHT - 8 - (HEIGHT - 8 - TOP) * (data.bonuses[i] - floor) / (peak - floor || 1);
+const yOf = (i) =>
+  HEIGHT - 8 - (HEIGHT - 8 - TOP) * (data.bonuses[i] - floor) / (peak - floor || 1);
 
 function draw() {
   const points = data.bonuses.map((_, i) => xOf(i).toFixed(1) + ',' + yOf(i).toFixed(1)).join(' ');
@@ -397,7 +399,8 @@ function show(to) {
 function table() {
   const q = data.q[step], votes = data.votes[step], taken = data.actions[step];
   const mark = (a) => a === taken ? ' taken' : '';
-  const head = data.names.map((name, a) => `<th scope="col" class="${mark(a)}">${name}</th>`).join('');
+  const head = data.names.map((name, a) =>
+    `<th scope="col" class="${mark(a)}">${name}</th>`).join('');
   const bars = votes.map((n, a) => `<td class="${mark(a)}">${n}<span class="bar" ` +
     `style="width:${100 * n / q.length}%"></span></td>`).join('');
   const rows = q.map((values, k) => {

@@ -100,7 +100,8 @@ class Driver:
 
     def keys(self, *keys):
         self.call('/actions', {'actions': [{'type': 'key', 'id': 'keys', 'actions': [
-            {'type': kind, 'value': key} for key in keys for kind in ('keyDown', 'keyUp')]}]})  # fmt: skip
+            {'type': kind, 'value': key} for key in keys
+            for kind in ('keyDown', 'keyUp')]}]})  # fmt: skip
 
     def errors(self):
         log = self.call('/se/log', {'type': 'browser'})
