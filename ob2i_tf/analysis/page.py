@@ -6,7 +6,8 @@ STYLE = """
 :root { color-scheme: light dark; --ink: #1a1c1f; --soft: #5c636b; --paper: #fff; --line: #d5d9de;
   --wash: #f3f5f7; --link: #0a58a8; --hot: #c2410c; }
 @media (prefers-color-scheme: dark) { :root:not([data-theme=light]) {
-  --ink: #e6e8ea; --soft: #a0a7ae; --paper: #15181b; --line: #363c42; --wash: #1e2327; --link: #7db8f0; --hot: #fb923c; } }
+  --ink: #e6e8ea; --soft: #a0a7ae; --paper: #15181b; --line: #363c42;
+  --wash: #1e2327; --link: #7db8f0; --hot: #fb923c; } }
 :root[data-theme=dark] { color-scheme: dark; --ink: #e6e8ea; --soft: #a0a7ae; --paper: #15181b;
   --line: #363c42; --wash: #1e2327; --link: #7db8f0; --hot: #fb923c; }
 :root[data-theme=light] { color-scheme: light; }

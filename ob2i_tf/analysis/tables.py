@@ -181,8 +181,8 @@ def other_tasks(table) -> Table:
     other = table[~table['game'].isin(ATARI_49)]
     rows = []
     for (game, method), group in other.groupby(['game', 'method']):
-        rows.append([game, method, len(group), int(group['frames'].min()),
-                     *(float(group[f'score_{which}'].mean()) for which in ('last', 'best'))])  # fmt: skip
+        means = [float(group[f'score_{which}'].mean()) for which in ('last', 'best')]
+        rows.append([game, method, len(group), int(group['frames'].min()), *means])
     columns = ['Task', 'Method', 'Seeds', 'Frames', 'Last score', 'Best score']
     return Table('other_tasks', 'Other tasks', columns, rows)
 
