@@ -93,7 +93,7 @@ def _set_up_logging():
 
 
 @contextlib.contextmanager
-def _stderr_held_back():
+def stderr_held_back():
     """Hides TensorFlow's start-up notes, which no setting turns off; an error shows them."""
     sys.stderr.flush()
     stderr = os.dup(2)
@@ -121,8 +121,10 @@ def _run(argv):
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '1')  # TensorFlow's warnings still show.
     _set_up_logging()
 
-    with _stderr_held_back():
+    with stderr_held_back():
         from ob2i_tf import runner  # Imports TensorFlow, and all that registers configurables.
+
+        runner.list_gpus()  # The first call complains where there is none.
 
     config.apply(layers)
     base_dir = values.base_dir or default_base_dir(

@@ -603,8 +603,13 @@ def _small_integer(sequence):
     return _integer(sequence) >> 33
 
 
+def list_gpus():
+    """What TensorFlow sees."""
+    return tf.config.list_physical_devices('GPU')
+
+
 def _set_up_devices(require_gpu):
-    gpus = tf.config.list_physical_devices('GPU')
+    gpus = list_gpus()
     if require_gpu and not gpus:
         raise UserError('Runner.require_gpu = True, but TensorFlow sees no GPU')
     for gpu in gpus:

@@ -27,6 +27,7 @@ import threading
 from pathlib import Path
 
 from ob2i_tf import config
+from ob2i_tf import main as program
 from ob2i_tf.environments import games
 from ob2i_tf.errors import ConfigError
 
@@ -108,7 +109,8 @@ def trials(gin_files, base_dir, grid=(), tasks=(), seeds=1, bindings=()):
 
 def check(all_trials):
     """Raises ConfigError for the first trial whose configuration is wrong."""
-    from ob2i_tf import runner  # noqa: F401, which registers all parts
+    with program.stderr_held_back():
+        from ob2i_tf import runner  # noqa: F401, which registers all parts
 
     for trial in all_trials:
         try:

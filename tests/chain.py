@@ -4,7 +4,7 @@ import numpy as np
 
 
 class Chain:
-    """Right leads from the first of 5 states to a reward of 1 at the last, left pays 0.03.
+    """Right leads from the first of 5 states to a reward of 1 at the last, left pays 0.01.
 
     Left goes back a state, and pays at the first one only: a learner that does not look ahead stays
     there. A game ends at the last state, or is truncated after `limit` steps.
@@ -24,7 +24,7 @@ class Chain:
 
     def step(self, actions):
         left = actions == 0
-        rewards = np.where(left & (self._at == 0), 0.03, 0.0).astype(np.float32)
+        rewards = np.where(left & (self._at == 0), 0.01, 0.0).astype(np.float32)
         self._at = np.where(left, np.maximum(self._at - 1, 0), self._at + 1)
         self._steps += 1
         rewards[self._at == 4] = 1

@@ -15,6 +15,7 @@ SHORT = {
     'Runner.num_iterations': 2,
     'Runner.training_steps': 80,
     'Runner.evaluation_steps': 20,
+    'Runner.checkpoint_steps': 55,  # The last but one is within an iteration, and within episodes.
     'EpisodeReplay.capacity_transitions': 200,
     'Agent.learning_starts': 50,
     'Agent.target_period': 20,
@@ -157,7 +158,9 @@ def test_a_file_trains_and_resumes_exactly(file, tmp_path):
         if base_dir is straight:
             shutil.copytree(straight, resumed)
             shutil.rmtree(max((resumed / 'checkpoints').iterdir()))
-    for table in ('train', 'eval', 'episodes'):
+            (kept,) = (resumed / 'checkpoints').iterdir()
+            assert int(kept.name) == 110
+    for table in ('train', 'eval', 'episodes', 'eval_episodes'):
         assert rows_of(resumed, table) == rows_of(straight, table)
     train = rows_of(straight)
     learns = settings['Agent.learning_starts'] < 80

@@ -18,9 +18,9 @@ ORDER = (
     'environments.digits', 'environments.atari', 'environments.mnist_maze',
     'environments.deep_sea', 'environments.linear_mdp', 'environments', 'config', 'runner',
     'linear', 'linear.lsvi', 'linear.theorem', 'linear.agents', 'linear.regression', 'main',
-    'analysis', 'analysis.load', 'analysis.scores', 'analysis.tables', 'analysis.figures',
-    'analysis.page', 'analysis.report', 'analysis.__main__', 'analysis.episode',
-    'sweep',
+    'sweep', 'analysis', 'analysis.load', 'analysis.scores', 'analysis.tables',
+    'analysis.figures', 'analysis.page', 'analysis.report', 'analysis.__main__',
+    'analysis.episode',
 )  # fmt: skip
 # What knows nothing of how agents learn.
 APART = {

@@ -132,3 +132,14 @@ def test_a_method_of_ones_own_beside_the_paper(tmp_path):
     assert command.main([f'Mine & yours={tmp_path / "runs"}', '--out', str(out)]) == 0
     assert pd.read_csv(out / 'scores.csv')['method'].tolist() == ['Mine & yours']
     assert 'Mine &amp; yours' in (out / 'report.html').read_text()
+
+
+def test_a_report_of_real_runs(tmp_path):
+    runs = ROOT / 'docs' / 'results' / 'atari_small'
+    assert command.main([str(runs), '--out', str(tmp_path)]) == 0
+    table = pd.read_csv(tmp_path / 'scores.csv', dtype={'seed': str})
+    ours = table[table['method'] == 'OB2I']
+    assert set(zip(ours['game'], ours['seed'])) == {
+        (game, seed) for game in ('Breakout', 'Road Runner') for seed in '01'
+    }
+    assert 'cut short: 600,000 of 800,000 frames' in (tmp_path / 'report.html').read_text()
