@@ -6,6 +6,7 @@ The composition root: this is where the parts of a run are built and meet.
 import contextlib
 import csv
 import fcntl
+import inspect
 import itertools
 import json
 import math
@@ -17,7 +18,7 @@ import sys
 import time
 from importlib import metadata
 from pathlib import Path
-from typing import Callable, Literal
+from typing import Any, Callable, Literal, NamedTuple
 
 import numpy as np
 import psutil
@@ -38,7 +39,7 @@ from ob2i_tf import (
     updates,
 )
 from ob2i_tf.agent import Agent
-from ob2i_tf.checkpoint import Checkpoints
+from ob2i_tf.checkpoint import Checkpoints, damage, newest_first
 from ob2i_tf.errors import CheckpointError, ConfigError, UserError
 from ob2i_tf.learner import QLearner, check_finite
 
@@ -500,6 +501,71 @@ class Runner:
                 'Evaluation score: best %.1f at %s frames, last %.1f at %s frames.',
                 float(best['score_mean']), f'{int(best["frames"]):,}',
                 float(rows[-1]['score_mean']), f'{int(rows[-1]["frames"]):,}')  # fmt: skip
+
+
+class Learnt(NamedTuple):
+    """What a run has learnt, to look at.
+
+    Attributes:
+      posterior: posteriors.Posterior.
+      policy: acting.Policy, as the run evaluates.
+      epsilon: of the evaluation.
+      agent_steps: that the run had taken.
+    """
+
+    posterior: Any
+    policy: acting.Policy
+    epsilon: float
+    agent_steps: int
+
+
+def learnt(directory) -> Learnt:
+    """Networks and posterior of a run, from its newest whole checkpoint.
+
+    The run folder is neither locked nor written to, so that a run may go on meanwhile. Its
+    configuration becomes gin's.
+
+    Raises:
+      CheckpointError: if there is no whole checkpoint.
+      ConfigError: if its configuration is not one of this version.
+    """
+    directory = Path(directory)
+    config.load([str(directory / 'config.gin')])
+    defaults = {n: p.default for n, p in inspect.signature(Runner.__init__).parameters.items()}
+    bound = {**defaults, **gin.get_bindings('Runner')}
+    seed = bound['seed']
+    with contextlib.closing(environments.make(num_envs=1)) as env:
+        space, num_actions = env.single_observation_space, int(env.single_action_space.n)
+    networks_ = [
+        networks.build(
+            bound['network'](num_actions, seed=0,
+                             prior_seed=_small_integer(stream(seed, 'prior'))),
+            space.shape, space.dtype)
+        for _ in range(2)
+    ]  # fmt: skip
+    posterior = bound['posterior'](*networks_, None, 1, 0)
+    paths = newest_first(directory / 'checkpoints')
+    for path in paths:
+        fault = damage(path)
+        if fault:
+            logging.warning('Skipping the damaged checkpoint %s: %s', path, fault)
+            continue
+        state = _read_state(path)
+        if state['format'] != CHECKPOINT_FORMAT:
+            raise CheckpointError(f'{path} has format {state["format"]}, not {CHECKPOINT_FORMAT}')
+        status = tf.train.Checkpoint(posterior=posterior).read(str(path / 'variables'))
+        status.assert_existing_objects_matched().expect_partial()
+        with np.load(path / 'arrays.npz', allow_pickle=False) as arrays:
+            posterior.set_state(
+                {name.removeprefix('posterior_'): arrays[name]
+                 for name in arrays.files if name.startswith('posterior_')}
+            )  # fmt: skip
+        policy = acting.Policy(
+            posterior, bound['evaluation_preferences'], bound['evaluation_tie_break'],
+            bound['evaluation_belief'],
+        )  # fmt: skip
+        return Learnt(posterior, policy, bound['evaluation_epsilon'], state['agent']['agent_steps'])
+    raise CheckpointError(f'no whole checkpoint in {directory / "checkpoints"}')
 
 
 class _Games:

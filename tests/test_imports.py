@@ -20,11 +20,11 @@ ORDER = (
     'linear', 'linear.lsvi', 'linear.theorem', 'linear.agents', 'linear.regression', 'main',
     'sweep', 'analysis', 'analysis.load', 'analysis.scores', 'analysis.tables',
     'analysis.figures', 'analysis.page', 'analysis.report', 'analysis.__main__',
+    'analysis.episode',
 )  # fmt: skip
 # What knows nothing of how agents learn.
 APART = {
     'environments': {'environments', 'types', 'errors'},
-    'analysis': {'analysis', 'environments', 'types', 'errors', 'resources', 'disk'},
     'checkpoint': {'types', 'errors', 'disk'},
     'metrics': {'types', 'errors'},
 }
@@ -66,6 +66,13 @@ def test_imports_run_one_way(name):
     allowed = APART.get(name.partition('.')[0])
     if allowed:
         assert {other.partition('.')[0] for other in imported} <= allowed
+
+
+def test_analysis_knows_run_folders_and_nothing_of_training():
+    for name, path in modules():
+        if name.startswith('analysis') and name != 'analysis.episode':  # Which plays a game.
+            others = {o for o in local_imports(path) if not o.startswith('analysis')}
+            assert others <= {'types', 'errors', 'resources', 'disk', 'environments.games'}, name
 
 
 def test_only_replay_imports_tf_agents():

@@ -1,7 +1,7 @@
-"""Figures of runs beside the published results: PNG and SVG, safe for the colour-blind, in print too.
+"""Figures of runs beside the published results, readable in print and by the colour-blind.
 
-Each function returns Figures; nothing is shown on a screen. Text and axes have the colour INK, which
-the page replaces by that of its text.
+Each function returns Figures, as PNG and SVG. Text and axes have the colour INK, which the page
+replaces by that of its text.
 """
 
 import contextlib
@@ -64,7 +64,7 @@ def rendered(name, title, caption, figure) -> Figure:
 
 def inline_svg(figure) -> str:
     """The SVG as part of a page: text in the page's colour, ids of its own, a name."""
-    text = figure.svg[figure.svg.index('<svg'):].replace(INK, 'currentColor')
+    text = figure.svg[figure.svg.index('<svg') :].replace(INK, 'currentColor')
     text = re.sub(r'(\bid="|url\(#|href="#)', lambda match: match[1] + figure.name + '-', text)
     label = f'{figure.title}. {figure.caption}'.replace('&', '&amp;').replace('<', '&lt;')
     label = label.replace('"', '&quot;')
@@ -115,7 +115,7 @@ def curves_of(runs, table, column) -> pd.DataFrame:
 
 
 def interval_of_mean(curves, draws=1000):
-    """Mean over seeds and its 95% bootstrap interval, at each number of frames; NaN with one seed."""
+    """Mean over seeds and its 95% bootstrap interval, a row each; NaN where there is one seed."""
     values = curves.to_numpy()
     count = values.shape[1]
     low, high = (np.full(len(values), np.nan) for _ in range(2))
@@ -213,8 +213,8 @@ def learning_curves(runs, known) -> List[Figure]:
     return _panels(
         runs, 'eval', 'score_mean', known, 'learning_curves', 'Learning curves',
         'Evaluation score over training frames. Thin: seeds. Thick: their mean, with its 95% '
-        'bootstrap interval where there are two seeds. Marks at the right edge: published scores at '
-        '20M frames, wherever the runs end.', 'evaluation score',
+        'bootstrap interval where there are two seeds. Marks at the right edge: published scores '
+        'at 20M frames, wherever the runs end.', 'evaluation score',
     )  # fmt: skip
 
 
@@ -266,7 +266,7 @@ def relative_scores(mine, baseline, known, method, against, name) -> List[Figure
 
 
 def episode_length(runs, mine, baseline, known, method, against, name) -> List[Figure]:
-    """Length of evaluation games against relative score, a point a game (paper, failure analysis)."""
+    """Length of games against relative score, a point a game (paper, failure analysis)."""
     lengths = {}
     for run in runs:
         if run.method == method:
@@ -302,8 +302,8 @@ def episode_length(runs, mine, baseline, known, method, against, name) -> List[F
         axis.set_ylabel(f'relative score against {against}, %')
         return [rendered(
             name, f'Episode length and relative score: {method} against {against}',
-            'A point a game, named where it is further than 5% from 0. The paper finds its method weak '
-            'where games are short.', figure,
+            'A point a game, named where it is further than 5% from 0. The paper finds its method '
+            'weak where games are short.', figure,
         )]  # fmt: skip
 
 

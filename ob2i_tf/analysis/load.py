@@ -332,7 +332,7 @@ def _natural(text):
 
 
 def differences(runs) -> Dict[str, Dict[str, List[Run]]]:
-    """{binding: {its value as text: runs}} of the bindings in which runs of a method may not differ.
+    """{binding: {value as text: runs}} of the bindings in which runs of a method may not differ.
 
     Only bindings with two values and more; runs that lack a binding have '(not there)'.
     """

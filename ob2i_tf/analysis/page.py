@@ -5,8 +5,9 @@ import html
 STYLE = """
 :root { color-scheme: light dark; --ink: #1a1c1f; --soft: #5c636b; --paper: #fff; --line: #d5d9de;
   --wash: #f3f5f7; --link: #0a58a8; --hot: #c2410c; }
-@media (prefers-color-scheme: dark) { :root:not([data-theme=light]) { --ink: #e6e8ea; --soft: #a0a7ae;
-  --paper: #15181b; --line: #363c42; --wash: #1e2327; --link: #7db8f0; --hot: #fb923c; } }
+@media (prefers-color-scheme: dark) { :root:not([data-theme=light]) {
+  --ink: #e6e8ea; --soft: #a0a7ae; --paper: #15181b; --line: #363c42;
+  --wash: #1e2327; --link: #7db8f0; --hot: #fb923c; } }
 :root[data-theme=dark] { color-scheme: dark; --ink: #e6e8ea; --soft: #a0a7ae; --paper: #15181b;
   --line: #363c42; --wash: #1e2327; --link: #7db8f0; --hot: #fb923c; }
 :root[data-theme=light] { color-scheme: light; }
@@ -30,7 +31,8 @@ th, td { padding: .22rem .6rem; text-align: right; white-space: nowrap; }
 thead th { border-bottom: 2px solid var(--ink); vertical-align: bottom; white-space: normal;
   min-width: 5.2rem; }
 tbody tr { border-bottom: 1px solid var(--line); }
-tbody th { text-align: left; font-weight: 500; position: sticky; left: 0; background: var(--paper); }
+tbody th { text-align: left; font-weight: 500; position: sticky; left: 0;
+  background: var(--paper); }
 thead th:first-child { text-align: left; position: sticky; left: 0; background: var(--paper); }
 .text td, .text thead th { text-align: left; white-space: normal; overflow-wrap: anywhere; }
 .note, figcaption { color: var(--soft); font-size: .85rem; margin: .4rem 0; max-width: 46rem; }
@@ -44,7 +46,8 @@ figure svg { display: block; max-width: 100%; height: auto; min-width: min(36rem
 _THEME = """
 document.getElementById('theme').addEventListener('click', () => {
   const root = document.documentElement, dark = matchMedia('(prefers-color-scheme: dark)').matches;
-  root.dataset.theme = (root.dataset.theme || (dark ? 'dark' : 'light')) === 'dark' ? 'light' : 'dark';
+  const now = root.dataset.theme || (dark ? 'dark' : 'light');
+  root.dataset.theme = now === 'dark' ? 'light' : 'dark';
 });
 """
 

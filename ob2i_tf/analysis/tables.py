@@ -13,7 +13,8 @@ from ob2i_tf.environments.games import ATARI_49
 ABLATION_GAMES = ('Q*Bert', 'Space Invaders', 'Freeway')
 MONTEZUMA = "Montezuma's Revenge"
 _LATEX = {'&': r'\&', '%': r'\%', '_': r'\_', '#': r'\#', '$': r'\$', '{': r'\{', '}': r'\}',
-          '~': r'\textasciitilde{}', '^': r'\textasciicircum{}', '\\': r'\textbackslash{}'}  # fmt: skip
+          '~': r'\textasciitilde{}', '^': r'\textasciicircum{}',
+          '\\': r'\textbackslash{}'}  # fmt: skip
 
 
 class Table(NamedTuple):
@@ -67,7 +68,8 @@ def latex(table) -> str:
         lines.append('    ' + ' & '.join(texts) + r' \\')
     return '\n'.join([
         r'\begin{table}', r'  \centering', rf'  \caption{{{_escaped(table.title)}}}',
-        rf'  \label{{tab:{table.name}}}', rf'  \begin{{tabular}}{{l{"r" * (len(table.columns) - 1)}}}',
+        rf'  \label{{tab:{table.name}}}',
+        rf'  \begin{{tabular}}{{l{"r" * (len(table.columns) - 1)}}}',
         r'    \toprule', '    ' + ' & '.join(map(_escaped, table.columns)) + r' \\',
         r'    \midrule', *lines, r'    \bottomrule', r'  \end{tabular}',
         *(rf'  \par\smallskip{{\footnotesize {_escaped(note)}}}' for note in table.notes),
@@ -137,7 +139,8 @@ def raw_scores(table, known, score) -> Table:
     methods = list(mine)
     earlier = [name for name in known.earlier if known.earlier[name].notna().sum() > 24]
     columns = ['Game', 'Random', 'Human', *(f'{m} (here)' for m in methods),
-               *(f'{m} (paper)' for m in known.paper), *(f'{m} (200M)' for m in earlier)]  # fmt: skip
+               *(f'{m} (paper)' for m in known.paper),
+               *(f'{m} (200M)' for m in earlier)]  # fmt: skip
     rows = []
     for game in ATARI_49:
         rows.append(
@@ -178,10 +181,10 @@ def other_tasks(table) -> Table:
     other = table[~table['game'].isin(ATARI_49)]
     rows = []
     for (game, method), group in other.groupby(['game', 'method']):
-        rows.append([game, method, len(group), int(group['frames'].min()),
-                     float(group['score_last'].mean()), float(group['score_best'].mean())])  # fmt: skip
-    return Table('other_tasks', 'Other tasks',
-                 ['Task', 'Method', 'Seeds', 'Frames', 'Last score', 'Best score'], rows)  # fmt: skip
+        means = [float(group[f'score_{which}'].mean()) for which in ('last', 'best')]
+        rows.append([game, method, len(group), int(group['frames'].min()), *means])
+    columns = ['Task', 'Method', 'Seeds', 'Frames', 'Last score', 'Best score']
+    return Table('other_tasks', 'Other tasks', columns, rows)
 
 
 def normalised_summary(summary, known) -> Table:
@@ -207,9 +210,9 @@ def normalised_summary(summary, known) -> Table:
             'By the paper\'s formula and its random and human scores. In brackets the 95% interval '
             'of a bootstrap stratified by game; none with one seed a game. Rows over different '
             'games are not comparable.',
-            'Published columns are means over seeds: their IQM and optimality gap are of one value a '
-            'game. "As printed" are the numbers of the paper\'s own summary, whose 200M columns are '
-            'over other games or other human scores (third_party/README.md).',
+            'Published columns are means over seeds: their IQM and optimality gap are of one value '
+            'a game. "As printed" are the numbers of the paper\'s own summary, whose 200M columns '
+            'are over other games or other human scores (third_party/README.md).',
         ),
     )  # fmt: skip
 

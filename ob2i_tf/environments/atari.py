@@ -165,7 +165,9 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
         self._history = history
         self._clip_rewards = clip_rewards
         self._limit_agent_steps = -(-max_episode_frames // frame_skip)
-        self._ale_actions = np.array([a.value for a in self._env.ale.get_action_set()])
+        ale_actions = self._env.ale.get_action_set()
+        self.metadata['action_names'] = tuple(action.name for action in ale_actions)
+        self._ale_actions = np.array([action.value for action in ale_actions])
         has_fire = bool(_FIRE in self._ale_actions)
         self._followers = [
             _Follower(roms.get_rom_path(rom), frame_skip, press_fire and has_fire)
