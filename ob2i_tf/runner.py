@@ -18,7 +18,7 @@ import sys
 import time
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Callable, Literal, NamedTuple
+from typing import Callable, Literal, NamedTuple
 
 import numpy as np
 import psutil
@@ -470,10 +470,7 @@ class Runner:
         self._csv_sizes = state['csv_sizes']
         self._actions = list(arrays.pop('actions'))
         for part in _PARTS_WITH_ARRAYS:
-            prefix = f'{part}_'
-            getattr(self, f'_{part}').set_state(
-                {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
-            )
+            getattr(self, f'_{part}').set_state(_of_part(part, arrays))
 
     def _request_stop(self, number, frame):
         del frame
@@ -513,7 +510,7 @@ class Learnt(NamedTuple):
       agent_steps: that the run had taken.
     """
 
-    posterior: Any
+    posterior: posteriors.Posterior
     policy: acting.Policy
     epsilon: float
     agent_steps: int
@@ -526,26 +523,20 @@ def learnt(directory) -> Learnt:
     configuration becomes gin's.
 
     Raises:
-      CheckpointError: if there is no whole checkpoint.
+      CheckpointError: if there is no whole checkpoint of this version.
       ConfigError: if its configuration is not one of this version.
     """
     directory = Path(directory)
     config.load([str(directory / 'config.gin')])
     defaults = {n: p.default for n, p in inspect.signature(Runner.__init__).parameters.items()}
     bound = {**defaults, **gin.get_bindings('Runner')}
-    seed = bound['seed']
     with contextlib.closing(environments.make(num_envs=1)) as env:
         space, num_actions = env.single_observation_space, int(env.single_action_space.n)
-    networks_ = [
-        networks.build(
-            bound['network'](num_actions, seed=0,
-                             prior_seed=_small_integer(stream(seed, 'prior'))),
-            space.shape, space.dtype)
-        for _ in range(2)
-    ]  # fmt: skip
-    posterior = bound['posterior'](*networks_, None, 1, 0)
-    paths = newest_first(directory / 'checkpoints')
-    for path in paths:
+    built = [
+        networks.build(bound['network'](num_actions), space.shape, space.dtype) for _ in range(2)
+    ]
+    posterior = bound['posterior'](*built, None, bound['num_envs'], 0)
+    for path in newest_first(directory / 'checkpoints'):
         fault = damage(path)
         if fault:
             logging.warning('Skipping the damaged checkpoint %s: %s', path, fault)
@@ -556,16 +547,19 @@ def learnt(directory) -> Learnt:
         status = tf.train.Checkpoint(posterior=posterior).read(str(path / 'variables'))
         status.assert_existing_objects_matched().expect_partial()
         with np.load(path / 'arrays.npz', allow_pickle=False) as arrays:
-            posterior.set_state(
-                {name.removeprefix('posterior_'): arrays[name]
-                 for name in arrays.files if name.startswith('posterior_')}
-            )  # fmt: skip
+            posterior.set_state(_of_part('posterior', arrays))
         policy = acting.Policy(
             posterior, bound['evaluation_preferences'], bound['evaluation_tie_break'],
             bound['evaluation_belief'],
         )  # fmt: skip
         return Learnt(posterior, policy, bound['evaluation_epsilon'], state['agent']['agent_steps'])
     raise CheckpointError(f'no whole checkpoint in {directory / "checkpoints"}')
+
+
+def _of_part(part, arrays):
+    """Of the arrays of a checkpoint those of one part, by the names that the part gave them."""
+    prefix = f'{part}_'
+    return {n.removeprefix(prefix): arrays[n] for n in arrays if n.startswith(prefix)}
 
 
 class _Games:

@@ -9,6 +9,7 @@ links to RUN/viewer/episode.html. This is the one module of the package that imp
 import argparse
 import base64
 import contextlib
+import html
 import io
 import json
 import os
@@ -149,7 +150,7 @@ def figure(recording, steps):
     from ob2i_tf.analysis import figures
 
     plt = figures.plt
-    with figures._style():
+    with figures.style():
         columns = 4
         rows = -(-len(steps) // columns)
         drawn = plt.figure(figsize=(7.2, 2.3 + 1.75 * rows), layout='constrained')
@@ -187,7 +188,7 @@ def maze_figure(recording):
         largest[cell] = np.nanmax([largest[cell], bonus])
     largest /= np.nanmax(largest) or 1
     plt = figures.plt
-    with figures._style():
+    with figures.style():
         drawn, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.5), layout='constrained')
         for axis in (left, right):
             axis.imshow(recording.walls, cmap='gray_r', vmin=0, vmax=1.4)
@@ -303,7 +304,7 @@ def viewer(recording, steps, pictures) -> str:
         f'<figure><div class="wide">{figures.inline_svg(f)}</div></figure>' for f in pictures
     )
     sections = [
-        ('player', '', page.html.escape(f'{recording.title}: {facts}.').join(('<p>', '</p>'))
+        ('player', '', html.escape(f'{recording.title}: {facts}.').join(('<p>', '</p>'))
          + _PLAYER + f'<script type="application/json" id="data">{text}</script>'),
         ('figure', '', shown),
     ]  # fmt: skip

@@ -72,7 +72,7 @@ def inline_svg(figure) -> str:
 
 
 @contextlib.contextmanager
-def _style():
+def style():
     with plt.rc_context(STYLE):
         yield
 
@@ -159,7 +159,7 @@ def _panels(runs, table, column, known, name, title, caption, ylabel) -> List[Fi
     pages = [names[i : i + PANELS] for i in range(0, len(names), PANELS)]
     figures = []
     for number, page in enumerate(pages, 1):
-        with _style():
+        with style():
             figure, axes = _grid(len(page))
             lines = {}
             for axis, game in zip(axes, page):
@@ -241,7 +241,7 @@ def relative_scores(mine, baseline, known, method, against, name) -> List[Figure
     relative = (100 * relative.dropna()).sort_values()
     if relative.empty:
         return []
-    with _style():
+    with style():
         figure, axis = plt.subplots(figsize=(6.3, 0.17 * len(relative) + 1.1), layout='constrained')
         better = relative > 0
         axis.barh(range(len(relative)), relative, height=0.72,
@@ -281,7 +281,7 @@ def episode_length(runs, mine, baseline, known, method, against, name) -> List[F
     ).dropna()
     if points.empty:
         return []
-    with _style():
+    with style():
         figure, axis = plt.subplots(figsize=(6.3, 4.2), layout='constrained')
         above = points['score'] > 0
         for mask, colour, marker in ((above, COLOURS[0], 'o'), (~above, COLOURS[1], 'v')):
@@ -318,7 +318,7 @@ def performance_profiles(normalised, known, draws=500) -> List[Figure]:
     taus = np.linspace(0, 4, 161)
     if normalised.empty:
         return []
-    with _style():
+    with style():
         figure, axis = plt.subplots(figsize=(6.3, 3.6), layout='constrained')
         rng = np.random.default_rng(0)
         groups = dict(tuple(normalised.groupby('method')))
@@ -359,7 +359,7 @@ def intervals(summary, known) -> List[Figure]:
     published = published[published['frames_millions'] == 20]
     rows = [(f'{r["method"]} (here)', r, COLOURS[0]) for _, r in summary.iterrows()]
     rows += [(f'{r["method"]} (paper)', r, INK) for _, r in published.iterrows()]
-    with _style():
+    with style():
         figure, axes = plt.subplots(1, 4, figsize=(7.6, 0.26 * len(rows) + 1.0), sharey=True,
                                     layout='constrained')  # fmt: skip
         for axis, name in zip(axes, scores.STATISTICS):

@@ -13,6 +13,8 @@ SUMMARY_COLUMNS = ['method', 'games', 'seeds', *scores.STATISTICS, *(
     f'{name}{end}' for name in scores.STATISTICS for end in ('_low', '_high')),
     'seeds_fewest', 'seeds_most', 'runs']  # fmt: skip
 
+_VERSIONS = ('ob2i_tf', 'tensorflow', 'numpy', 'ale-py', 'python')  # Which are shown.
+
 
 def write(sources, out, score='score_last', method=None) -> Path:
     """Writes the report of all runs at and below `sources`.
@@ -143,8 +145,10 @@ def _runs(runs, out):
     for run in runs:
         packages = run.environment.get('packages')
         packages = packages if isinstance(packages, dict) else {}
-        versions = ', '.join(f'{name} {version}' for name, version in packages.items()
-                             if name in ('ob2i_tf', 'tensorflow'))  # fmt: skip
+        packages = {**packages, 'python': run.environment.get('python')}
+        versions = ', '.join(
+            f'{name} {packages[name]}' for name in _VERSIONS if packages.get(name)
+        )
         commit = str(run.environment.get('git_commit') or '')[:8]
         reached = run.eval['frames'].max() if len(run.eval) else None
         rows.append([run.method, run.game, run.seed, None if reached is None else int(reached),
@@ -165,4 +169,8 @@ def _viewers(runs, out):
             target = html.escape(os.path.relpath(viewer, out))
             text = html.escape(f'{run.method}, {run.game}, seed {run.seed}')
             links.append(f'<li><a href="{target}">{text}</a></li>')
-    return f'<h3>Recorded games</h3><ul>{"".join(links)}</ul>' if links else ''
+    shown = f'<ul>{"".join(links)}</ul>' if links else (
+        '<p>None. <code>python -m ob2i_tf.analysis.episode RUN --out RUN/viewer</code> records one '
+        'of a run that has checkpoints.</p>'
+    )  # fmt: skip
+    return f'<h3 id="viewers">Recorded games</h3>{shown}'

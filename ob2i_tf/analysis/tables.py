@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import math
 from typing import List, NamedTuple, Sequence, Tuple
 
@@ -193,26 +194,33 @@ def normalised_summary(summary, known) -> Table:
     for _, row in summary.iterrows():
         seeds = _range(pd.Series([row['seeds_fewest'], row['seeds_most']]))
         rows.append([f'{row["method"]} (here)', f'{int(row["games"])} of 49', seeds, *(
-            _with_interval(row, name) for name in scores.STATISTICS)])  # fmt: skip
-    for _, row in scores.published_summary(known).iterrows():
-        where = 'paper' if row['frames_millions'] == 20 else '200M'
-        rows.append(
-            [f'{row["method"]} ({where})', f'{int(row["games"])} of 49', 'means',
-             *(f'{100 * row[name]:.1f}' for name in scores.STATISTICS)]
+            _with_interval(row, name) for name in scores.STATISTICS), None, None])  # fmt: skip
+    computed = scores.published_summary(known).set_index(['method', 'frames_millions'])
+    printed = known.summary.set_index(['method', 'frames_millions'])
+    for key in dict.fromkeys([*computed.index, *printed.index]):
+        method, frames = key
+        games, texts = None, [None] * len(scores.STATISTICS)
+        if key in computed.index:
+            games = f'{int(computed.loc[key, "games"])} of 49'
+            texts = [f'{100 * computed.loc[key, name]:.1f}' for name in scores.STATISTICS]
+        as_printed = (
+            [int(printed.loc[key, name]) for name in ('mean', 'median')]
+            if key in printed.index else [None, None]
         )  # fmt: skip
-    for _, row in known.summary.iterrows():
-        rows.append([f'{row["method"]}, as printed ({row["frames_millions"]}M)', '', '',
-                     str(row['mean']), str(row['median']), None, None])  # fmt: skip
+        rows.append([f'{method} (paper)' if method in known.paper else f'{method} ({frames}M)',
+                     games, None, *texts, *as_printed])  # fmt: skip
     return Table(
         'normalised_summary', 'Human-normalised scores, percent',
-        ['Method', 'Games', 'Seeds', 'Mean', 'Median', 'IQM', 'Optimality gap'], rows,
+        ['Method', 'Games', 'Seeds', 'Mean', 'Median', 'IQM', 'Optimality gap', 'Mean as printed',
+         'Median as printed'], rows,
         notes=(
             'By the paper\'s formula and its random and human scores. In brackets the 95% interval '
             'of a bootstrap stratified by game; none with one seed a game. Rows over different '
             'games are not comparable.',
-            'Published columns are means over seeds: their IQM and optimality gap are of one value '
-            'a game. "As printed" are the numbers of the paper\'s own summary, whose 200M columns '
-            'are over other games or other human scores (third_party/README.md).',
+            'Published scores are means over seeds: their IQM and optimality gap are of one value '
+            'a game. "As printed" are the numbers of the paper\'s own summary; for methods that '
+            'are not the paper\'s they are over other games or with other human scores '
+            '(third_party/README.md).',
         ),
     )  # fmt: skip
 
@@ -255,18 +263,17 @@ def montezuma(table, known, score) -> Table:
 
 
 def wins_ties_losses(table, known, score) -> Table:
-    """How often a method is above, at and below each other one."""
-    mine = scores.by_game(table, score)
-    columns = {f'{m} (here)': mine[m] for m in mine}
-    columns |= {f'{m} (paper)': known.paper[m] for m in known.paper}
+    """In how many of the 49 games a method is above, at and below each other one."""
+    mine = scores.by_game(table[table['game'].isin(ATARI_49)], score)
+    here = {f'{m} (here)': mine[m] for m in mine}
+    paper = {f'{m} (paper)': known.paper[m] for m in known.paper}
+    pairs = [*itertools.combinations(here, 2), *itertools.product(here, paper),
+             *(('OB2I (paper)', other) for other in paper if other != 'OB2I (paper)')]  # fmt: skip
     rows = []
-    lefts = [name for name in columns if name.endswith('(here)')] + ['OB2I (paper)']
-    for left in lefts:
-        for right in columns:
-            if left != right:
-                counts = scores.wins_ties_losses(columns[left], columns[right])
-                if sum(counts):
-                    rows.append([left, right, *counts, f'{sum(counts)} of 49'])
+    for pair in pairs:
+        counts = scores.wins_ties_losses(*((here | paper)[name] for name in pair))
+        if sum(counts):
+            rows.append([*pair, *counts, f'{sum(counts)} of 49'])
     return Table(
         'wins_ties_losses', 'Wins, ties and losses',
         ['Method', 'Against', 'Wins', 'Ties', 'Losses', 'Games in common'], rows,
