@@ -135,6 +135,7 @@ def coverage(runs, table) -> List[str]:
 
 def raw_scores(table, known, score) -> Table:
     """Raw scores of the 49 games beside the published columns (paper, table of raw scores)."""
+    table = table[table['game'].isin(ATARI_49)]
     mine = scores.by_game(table, score)
     counts = table.groupby(['method', 'game']).size()
     methods = list(mine)
@@ -157,12 +158,11 @@ def raw_scores(table, known, score) -> Table:
         'times as long.'
     ]
     for method in methods:
-        n = counts[method].reindex(ATARI_49).dropna()
-        if len(n):
-            notes.append(
-                f'{method} (here): {len(n)} of {len(ATARI_49)} games, {_range(n)} a game, '
-                f'{_frames(table[table["method"] == method])} frames.'
-            )
+        n = counts[method]
+        notes.append(
+            f'{method} (here): {len(n)} of {len(ATARI_49)} games, {_range(n)} a game, '
+            f'{_frames(table[table["method"] == method])} frames.'
+        )
     return Table('raw_scores', 'Raw scores, 49 Atari games', columns, rows, _best(rows, of_20m),
                  tuple(notes))  # fmt: skip
 
@@ -174,7 +174,7 @@ def _range(counts):
 
 def _frames(rows):
     low, high = rows['frames'].min(), rows['frames'].max()
-    return f'{low / 1e6:g}M' if low == high else f'{low / 1e6:g}M to {high / 1e6:g}M'
+    return f'{low:,}' if low == high else f'{low:,} to {high:,}'
 
 
 def other_tasks(table) -> Table:
@@ -253,12 +253,11 @@ def _row(method):
 
 def montezuma(table, known, score) -> Table:
     """Montezuma's Revenge, where none of the paper's methods scores."""
-    rows = [[f'{row["method"]} (paper)', f'{row["frames_millions"]}M', float(row['score'])]
+    rows = [[f'{row["method"]} (paper)', f'{row["frames_millions"]},000,000', float(row['score'])]
             for _, row in known.montezuma.iterrows()]  # fmt: skip
     here = table[table['game'] == MONTEZUMA]
     for method, group in here.groupby('method'):
-        frames = group['frames'].max()
-        rows.append([f'{method} (here)', f'{frames / 1e6:g}M', float(group[score].mean())])
+        rows.append([f'{method} (here)', _frames(group), float(group[score].mean())])
     return Table('montezuma', MONTEZUMA, ['Method', 'Frames', 'Score'], rows)
 
 
