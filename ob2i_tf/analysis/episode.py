@@ -176,17 +176,18 @@ def figure(recording, steps):
         )  # fmt: skip
 
 
-def maze_figure(recording):
-    """The maze and the bonus over it along the path (paper, figure of maze visualisations).
-
-    As in the paper the bonus is scaled to 0..1, and the largest of a cell is shown.
-    """
-    from ob2i_tf.analysis import figures
-
+def bonus_map(recording):
+    """[rows, columns]: the largest bonus in each cell of a path, scaled to 0..1; else NaN."""
     largest = np.full(recording.walls.shape, np.nan)
     for cell, bonus in zip(map(tuple, recording.cells), recording.bonuses):
         largest[cell] = np.nanmax([largest[cell], bonus])
-    largest /= np.nanmax(largest) or 1
+    return largest / (np.nanmax(largest) or 1)
+
+
+def maze_figure(recording):
+    """The maze and the bonus over it along the path (paper, figure of maze visualisations)."""
+    from ob2i_tf.analysis import figures
+
     plt = figures.plt
     with figures.style():
         drawn, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.5), layout='constrained')
@@ -204,7 +205,7 @@ def maze_figure(recording):
         left.text(goal, goal, 'G', ha='center', va='center', fontweight='bold',
                   color=figures.COLOURS[1])  # fmt: skip
         left.set_title(f'path, {len(recording.actions)} steps')
-        shown = right.imshow(largest, cmap='viridis', vmin=0, vmax=1)
+        shown = right.imshow(bonus_map(recording), cmap='viridis', vmin=0, vmax=1)
         right.set_title('UCB-bonus along it, largest of each cell')
         drawn.colorbar(shown, ax=right, shrink=0.85, label='share of the largest')
         return figures.rendered(

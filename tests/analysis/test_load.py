@@ -27,39 +27,6 @@ def test_whole_runs_have_no_problem(tmp_path):
     assert (table['score_best'] >= table['score_last']).all()
 
 
-@pytest.mark.parametrize(
-    'file, old, new, says',
-    [
-        ('eval.csv', None, '', 'eval.csv is empty'),
-        ('eval.csv', None, 'rubbish\n1\n', 'eval.csv has no header'),
-        ('eval.csv', None, b'\x00\xff\x00', 'eval.csv has no header'),
-        ('eval.csv', '\n2,', '\n1,7\n2,', 'eval.csv: 1 rows of the wrong length'),
-        ('eval.csv', '\n2,', '\n1,2000000,30,5.0,1,1,1\n2,', 'eval.csv: 1 rows repeat'),
-        ('eval.csv', ',30,', ',inf,', 'eval.csv: 3 cells are no finite number'),
-        ('eval.csv', '\n2,', '\n,,,,,,\n2,', 'eval.csv: 1 rows without frames'),
-        ('config.gin', None, '', 'config.gin is empty'),
-        ('environment.json', None, '{"packages": ', 'environment.json is damaged'),
-        ('environment.json', None, '[]', 'environment.json is damaged'),
-    ],
-)
-def test_a_hole_is_named(tmp_path, file, old, new, says):
-    folder = write_run(tmp_path, 'OB2I', 'Pong', 0, iterations=3)
-    path = folder / file
-    if isinstance(new, bytes):
-        path.write_bytes(new)
-    else:
-        path.write_text(new if old is None else path.read_text().replace(old, new))
-    said = problems_of(tmp_path)
-    assert any(str(folder) in problem and says in problem for problem in said), said
-
-
-@pytest.mark.parametrize('name', ['config.gin', 'eval.csv', 'train.csv'])
-def test_a_missing_file_is_named(tmp_path, name):
-    folder = write_run(tmp_path, 'OB2I', 'Pong', 0, iterations=3)
-    (folder / name).unlink()
-    assert any(f'no {name}' in problem for problem in problems_of(tmp_path))
-
-
 def test_a_row_cut_off_at_the_end_is_left_out(tmp_path):
     path = write_run(tmp_path, 'OB2I', 'Pong', 0, iterations=3) / 'eval.csv'
     path.write_text(path.read_text()[:-3])

@@ -12,6 +12,7 @@ import pytest
 from ob2i_tf.analysis import __main__ as command
 from ob2i_tf.analysis import tables
 from tests.analysis.folders import write_run
+from tests.browser import browser, needs_browser  # noqa: F401, a fixture
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -126,20 +127,107 @@ def test_latex_and_markdown_escape():
     assert r'x\|y | **1.0** |' in tables.markdown(table)
 
 
-def test_a_method_of_ones_own_beside_the_paper(tmp_path):
-    write_run(tmp_path / 'runs', 'OB2I', 'Pong', 0, iterations=1)
-    out = tmp_path / 'out'
-    assert command.main([f'Mine & yours={tmp_path / "runs"}', '--out', str(out)]) == 0
-    assert pd.read_csv(out / 'scores.csv')['method'].tolist() == ['Mine & yours']
-    assert 'Mine &amp; yours' in (out / 'report.html').read_text()
-
-
-def test_a_report_of_real_runs(tmp_path):
+@pytest.fixture(scope='module')
+def real(tmp_path_factory):
+    """A report of real runs, one of which has a name of its own."""
     runs = ROOT / 'docs' / 'results' / 'atari_small'
-    assert command.main([str(runs), '--out', str(tmp_path)]) == 0
-    table = pd.read_csv(tmp_path / 'scores.csv', dtype={'seed': str})
-    ours = table[table['method'] == 'OB2I']
-    assert set(zip(ours['game'], ours['seed'])) == {
-        (game, seed) for game in ('Breakout', 'Road Runner') for seed in '01'
-    }
-    assert 'cut short: 600,000 of 800,000 frames' in (tmp_path / 'report.html').read_text()
+    out = tmp_path_factory.mktemp('real')
+    sources = [f'Mine & yours={runs / "Breakout" / "seed1"}', str(runs)]
+    assert command.main([*sources, '--out', str(out)]) == 0
+    return out
+
+
+def test_a_report_of_real_runs(real):
+    table = pd.read_csv(real / 'scores.csv', dtype={'seed': str})
+    assert {*zip(table['method'], table['game'], table['seed'])} == {
+        ('Mine & yours', 'Breakout', '1'), ('OB2I', 'Breakout', '0'), ('OB2I', 'Road Runner', '0'),
+        ('OB2I', 'Road Runner', '1'), ('Random buttons', 'Breakout', '0'),
+        ('Random buttons', 'Road Runner', '0'),
+    }  # fmt: skip
+    text = (real / 'report.html').read_text()
+    assert 'cut short: 600,000 of 800,000 frames' in text
+    assert 'Mine &amp; yours' in text and 'Mine & yours' not in text
+
+
+@needs_browser
+def test_the_page_fits_screens_goes_dark_and_needs_no_mouse(browser, real):  # noqa: F811
+    paper = 'return getComputedStyle(document.body).backgroundColor'
+    light, dark = 'rgb(255, 255, 255)', 'rgb(21, 24, 27)'
+    for width, prefers_dark in ((390, False), (1200, True)):
+        browser.screen(width, 844, prefers_dark)
+        browser.open(real / 'report.html')
+        assert browser.run('return document.documentElement.scrollWidth') <= width
+        assert browser.run(paper) == (dark if prefers_dark else light)
+        # Text of figures follows the page's colour.
+        assert browser.run("return getComputedStyle(document.querySelector('figure svg text')).fill"
+                           ' === getComputedStyle(document.body).color')  # fmt: skip
+        # What is wider than the screen can be reached and scrolled by keyboard.
+        tab, enter = '\ue004', '\ue007'
+        browser.keys(tab)
+        focused = 'return document.activeElement.'
+        assert browser.run(focused + 'className') == 'skip'
+        browser.keys(tab, enter)
+        assert browser.run(focused + 'id') == 'theme'
+        assert browser.run(paper) == (light if prefers_dark else dark)
+        out_of_reach = browser.run(
+            "return [...document.querySelectorAll('.wide')].filter((box) => box.tabIndex !== 0 && "
+            'box.scrollWidth > box.clientWidth).length'
+        )
+        assert out_of_reach == 0
+        assert not browser.errors()
+
+
+def test_a_report_of_runs_with_holes_of_every_kind_names_them(tmp_path):
+    base, said = tmp_path / 'runs', []
+
+    def spoil(game, seed, change, *names, **options):
+        folder = write_run(base, 'OB2I', game, seed, iterations=3, **options)
+        change(folder)
+        said.extend(f'{folder}: {name}' for name in names)
+        return folder
+
+    def edit(file, old, new):
+        def change(folder):
+            text = (folder / file).read_text()
+            assert old in text
+            (folder / file).write_text(text.replace(old, new))
+        return change
+
+    def write(file, data):
+        return lambda folder: (folder / file).write_bytes(data)
+
+    spoil('Pong', 0, lambda folder: None)
+    spoil('Pong', 1, lambda folder: None, 'cut short: 1,000,000 of 3,000,000 frames', done=1)
+    spoil('Pong', 2, lambda folder: (folder / 'eval.csv').unlink(), 'no eval.csv')
+    spoil('Pong', 3, lambda folder: (folder / 'train.csv').unlink(), 'no train.csv')
+    spoil('Pong', 4, lambda folder: (folder / 'config.gin').unlink(), 'no config.gin')
+    spoil('Alien', 0, write('eval.csv', b''), 'eval.csv is empty',
+          'no evaluation with a score; it is in no table')  # fmt: skip
+    spoil('Alien', 1, write('eval.csv', b'\x00\xff\n\x00'), 'eval.csv has no header')
+    spoil('Alien', 2, edit('eval.csv', '\n2,', '\n1,2000000,30,5.0,1,1,1\n2,'),
+          'eval.csv: 1 rows repeat an iteration; the last one counts')  # fmt: skip
+    spoil('Alien', 3, edit('eval.csv', '\n2,', '\n1,7\n2,'),
+          'eval.csv: 1 rows of the wrong length are left out')  # fmt: skip
+    nothing = ','.join(['nan'] * 4)
+    text = f'iteration,frames,episodes,score_mean,score_std,score_min,score_max\n0,9,0,{nothing}\n'
+    spoil('Alien', 4, write('eval.csv', text.encode()), '1 of 1 evaluations have no score',
+          'no evaluation with a score; it is in no table')  # fmt: skip
+    spoil('Q*Bert', 0, edit('eval.csv', ',30,', ',inf,'), 'eval.csv: 3 cells are no finite number')
+    spoil('Q*Bert', 1, write('environment.json', b'{"packages": '),
+          'environment.json is damaged or of another version')  # fmt: skip
+    cut = spoil('Q*Bert', 2, lambda folder: None,
+                'eval.csv ends within a row; that row is left out')  # fmt: skip
+    (cut / 'eval.csv').write_text((cut / 'eval.csv').read_text()[:-3])
+    out = tmp_path / 'out'
+    assert command.main([str(base), '--out', str(out)]) == 0
+
+    text = Page((out / 'report.html').read_text()).text
+    missing = [sentence for sentence in said if sentence not in text]
+    assert not missing
+    # The run without a configuration goes by the name of its folder.
+    assert 'without a configuration; by its path it is ob2i_atari, Pong, seed 4' in text
+    assert 'OB2I: a score in 3 of 49 games' in text
+    assert 'OB2I, Pong: n = 3 of 5 seeds, none of seed 2, 4' in text
+    assert 'OB2I, Alien: n = 2 of 5 seeds, none of seed 0, 1, 4' in text
+    table = pd.read_csv(out / 'scores.csv')
+    assert len(table) == 3 + 1 + 2 + 3 and (table['score_last'] != 0).all()
