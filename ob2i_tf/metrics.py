@@ -1,5 +1,7 @@
 """What a run writes while it goes on: CSV files, TensorBoard, and sums between two rows."""
 
+import collections
+import contextlib
 import csv
 import math
 import os
@@ -43,6 +45,25 @@ class Means:
 
     def state(self):
         return self._sums
+
+
+class Phases:
+    """Where the time of a run goes: seconds by name, and the same names in a profile.
+
+    `with phases('act'): ...` adds to `seconds['act']`, a dict.
+    """
+
+    def __init__(self):
+        self.seconds = collections.defaultdict(float)
+
+    @contextlib.contextmanager
+    def __call__(self, name):
+        start = time.perf_counter()
+        try:
+            with tf.profiler.experimental.Trace(name):
+                yield
+        finally:
+            self.seconds[name] += time.perf_counter() - start
 
 
 class CsvLog:

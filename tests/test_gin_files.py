@@ -88,7 +88,7 @@ LINEAR_ROWS = {
 }
 ROWS = {
     **{f'{row}_atari': parts for row, parts in ATARI_ROWS.items()},
-    **{f'ob2i_atari_{kind}': ATARI_ROWS['ob2i'] for kind in ('released', 'small')},
+    **{f'ob2i_atari_{kind}': ATARI_ROWS['ob2i'] for kind in ('fast', 'released', 'small')},
     **{f'{row}_mnist_maze': parts for row, parts in MAZE_ROWS.items()},
     **{f'{row}_deep_sea': parts for row, parts in DEEP_SEA_ROWS.items()},
     **{f'{row}_linear_mdp': parts for row, parts in LINEAR_ROWS.items()},

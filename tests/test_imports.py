@@ -14,7 +14,7 @@ PACKAGE = ROOT / 'ob2i_tf'
 ORDER = (
     'types', 'errors', 'resources', 'allocator', 'disk', 'schedules', 'moments', 'optimizers',
     'networks', 'posteriors', 'bonuses', 'acting', 'targets', 'replay', 'updates', 'learner',
-    'agent', 'checkpoint', 'metrics', 'environments.games', 'environments.vector',
+    'metrics', 'agent', 'checkpoint', 'environments.games', 'environments.vector',
     'environments.digits', 'environments.atari', 'environments.mnist_maze',
     'environments.deep_sea', 'environments.linear_mdp', 'environments', 'config', 'runner',
     'linear', 'linear.lsvi', 'linear.theorem', 'linear.agents', 'linear.regression', 'main',
