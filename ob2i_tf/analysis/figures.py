@@ -30,7 +30,7 @@ COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#B8860B', '#3A9BDC', '#7
 MARKERS = 'osD^vPX*'
 DASHES = ('-', (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)), (0, (9, 2)),
           (0, (3, 1, 1, 1, 1, 1)), (0, (2, 3)), (0, (7, 3, 2, 3)))  # fmt: skip
-PANELS = 12  # Of a page of curves.
+PANELS = 12  # Of a page of curves, at most.
 FEWEST_POINTS = 3  # Games, of a scatter.
 STYLE = {
     'font.size': 9, 'axes.titlesize': 9, 'axes.labelsize': 9, 'legend.fontsize': 8.5,
@@ -142,11 +142,11 @@ def interval_of_mean(curves, draws=1000):
     return curves.mean(axis=1), low, high
 
 
-def _grid(count, columns=3, width=2.55, height=2.0):
-    columns = min(columns, count)
+def _grid(count):
+    columns = min(3, count)
     rows = -(-count // columns)
-    figure, axes = plt.subplots(rows, columns, figsize=(width * columns, height * rows + 0.5),
-                                squeeze=False, layout='constrained')  # fmt: skip
+    figure, axes = plt.subplots(rows, columns, figsize=(7.65, 2.0 * rows + 0.3), squeeze=False,
+                                layout='constrained')  # fmt: skip
     for axis in axes.flat[count:]:
         axis.axis('off')
     return figure, list(axes.flat[:count])
@@ -156,8 +156,10 @@ def _legend(figure, lines):
     names = list(lines)
     characters = 16 * figure.get_figwidth()
     columns = int(characters / (max(map(len, names)) + 8))  # A name and its line.
-    figure.legend([lines[n] for n in names], names, loc='outside lower center',
-                  ncols=min(4, len(names), max(1, columns)), handlelength=3.2)  # fmt: skip
+    columns = min(4, len(names), max(1, columns))
+    figure.set_figheight(figure.get_figheight() + 0.18 * -(-len(names) // columns))
+    figure.legend([lines[n] for n in names], names, loc='outside lower center', ncols=columns,
+                  handlelength=3.2)  # fmt: skip
 
 
 def _panels(runs, table, column, known, name, title, caption, ylabel) -> List[Figure]:
@@ -168,7 +170,8 @@ def _panels(runs, table, column, known, name, title, caption, ylabel) -> List[Fi
             by_game.setdefault(run.game, {}).setdefault(run.method, []).append(run)
     names = sorted(by_game, key=game_order)
     look = looks({method for methods in by_game.values() for method in methods})
-    pages = [names[i : i + PANELS] for i in range(0, len(names), PANELS)]
+    count = -(-len(names) // PANELS)
+    pages = [names[len(names) * i // count : len(names) * (i + 1) // count] for i in range(count)]
     figures = []
     for number, page in enumerate(pages, 1):
         with style():
