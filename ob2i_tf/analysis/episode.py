@@ -333,7 +333,8 @@ _STYLE = """
 #curve { display: block; }
 #curve .line { fill: none; stroke: var(--link); stroke-width: 1.2; }
 #curve .cursor { stroke: var(--ink); stroke-width: 1.5; }
-#curve .spike { fill: var(--hot); } #curve text { fill: var(--ink); font: 700 12px system-ui; }
+#curve .spike { fill: var(--hot); } #curve text { fill: var(--ink); font: 700 12px system-ui;
+  stroke: var(--wash); stroke-width: 4px; paint-order: stroke; }
 #curve .at { fill: var(--ink); }
 .controls { display: flex; gap: 1rem; align-items: center; flex-wrap: wrap; margin: .5rem 0; }
 .controls button { min-width: 4.5rem; } select { font: inherit; }
@@ -373,8 +374,8 @@ function draw() {
     `<circle class="spike" cx="${xOf(s)}" cy="${yOf(s)}" r="4"></circle>` +
     `<text x="${xOf(s)}" y="${yOf(s) - 8}" text-anchor="middle">${n + 1}</text>`).join('');
   curve.setAttribute('viewBox', `0 0 ${width()} ${HEIGHT}`);
-  curve.innerHTML = `<polyline class="line" points="${points}"></polyline>${marks}` +
-    `<line class="cursor" y1="0" y2="${HEIGHT}"></line><circle class="at" r="4"></circle>`;
+  curve.innerHTML = `<polyline class="line" points="${points}"></polyline>` +
+    `<line class="cursor" y1="0" y2="${HEIGHT}"></line>${marks}<circle class="at" r="4"></circle>`;
   show(step);
 }
 

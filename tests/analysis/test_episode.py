@@ -159,6 +159,8 @@ def test_the_page_follows_cursor_keys_spikes_and_play(browser, game, tmp_path): 
     stopped = shown(browser)
     time.sleep(0.3)  # Longer than 4 steps take.
     assert shown(browser) == stopped and stopped['play'] == 'Play' and stopped['step'] > 1
+    browser.screen(390, 844)
+    assert browser.run('return document.documentElement.scrollWidth') <= 390
     assert not browser.errors()
 
 
