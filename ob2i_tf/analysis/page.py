@@ -12,7 +12,7 @@ STYLE = """
   --line: #363c42; --wash: #1e2327; --link: #7db8f0; --hot: #fb923c; }
 :root[data-theme=light] { color-scheme: light; }
 * { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 66rem; padding: 1rem clamp(.75rem, 3vw, 2rem) 4rem;
+body { margin: 0 auto; max-width: 72rem; padding: 1rem clamp(.75rem, 3vw, 2rem) 4rem;
   background: var(--paper); color: var(--ink); font: 16px/1.5 system-ui, sans-serif;
   overflow-wrap: anywhere; }
 h1 { font-size: 1.6rem; line-height: 1.2; margin: .5rem 0; }
