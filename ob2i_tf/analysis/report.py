@@ -148,9 +148,7 @@ def _runs(runs, out):
         packages = run.environment.get('packages')
         packages = packages if isinstance(packages, dict) else {}
         packages = {**packages, 'python': run.environment.get('python')}
-        versions = ', '.join(
-            f'{name} {packages[name]}' for name in _VERSIONS if packages.get(name)
-        )
+        versions = ', '.join(f'{name} {packages[name]}' for name in _VERSIONS if packages.get(name))
         commit = str(run.environment.get('git_commit') or '')[:8]
         reached = run.eval['frames'].max() if len(run.eval) else None
         rows.append([run.method, run.game, run.seed, None if reached is None else int(reached),

@@ -145,7 +145,7 @@ def test_the_page_follows_cursor_keys_spikes_and_play(browser, game, tmp_path): 
     assert is_of(shown(browser), [step for step in spikes if step > 0][1])
     buttons = "return [...document.querySelectorAll('#spikes button')].map((b) => +b.dataset.step)"
     assert browser.run(buttons) == spikes
-    browser.run(f"document.querySelector('#spikes button[data-step=\"{spikes[-1]}\"]').click()")
+    browser.run(f'document.querySelector(\'#spikes button[data-step="{spikes[-1]}"]\').click()')
     assert is_of(shown(browser), spikes[-1])
 
     browser.run("document.getElementById('slider').focus()")

@@ -98,9 +98,7 @@ def test_the_page_is_whole_and_names_what_is_missing(report):
     assert 'OB2I, Freeway: n = 1 of 2 seeds' in page.text
 
 
-@pytest.mark.parametrize(
-    'arguments, says', [(['{}/none'], 'no folder'), (['{}'], 'no run folder')]
-)
+@pytest.mark.parametrize('arguments, says', [(['{}/none'], 'no folder'), (['{}'], 'no run folder')])
 def test_errors_are_one_line(tmp_path, capsys, arguments, says):
     sources = [argument.format(tmp_path) for argument in arguments]
     assert command.main([*sources, '--out', str(tmp_path / 'out')]) == 1
@@ -189,6 +187,7 @@ def test_a_report_of_runs_with_holes_of_every_kind_names_them(tmp_path):
             text = (folder / file).read_text()
             assert old in text
             (folder / file).write_text(text.replace(old, new))
+
         return change
 
     def write(file, data):
