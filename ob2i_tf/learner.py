@@ -60,9 +60,8 @@ class QLearner(tf.Module):
         self._loss = loss
         self._loss_scale = loss_scale
         self._max_norm = max_gradient_norm
-        self.compiled_step = tf.function(
-            self._step, jit_compile=xla or None, reduce_retracing=True
-        )
+        self._xla = xla
+        self._compiled_step = None
         self._optimizer._create_all_weights(network.trainable_variables)  # For checkpoints.
         if target_init == 'copy':
             self.update_target()
@@ -77,7 +76,7 @@ class QLearner(tf.Module):
         Raises:
           NotFiniteError: if the loss is NaN or infinite; the weights are then already spoilt.
         """
-        loss, q_mean = (float(x) for x in self.compiled_step(*batch))
+        loss, q_mean = (float(x) for x in self.compiled_step(batch)(*batch))
         if not (np.isfinite(loss) and np.isfinite(q_mean)):
             raise NotFiniteError(
                 f'loss {loss}, mean Q-value {q_mean} at learner step {self.learner_steps}; '
@@ -86,7 +85,18 @@ class QLearner(tf.Module):
         return {'loss': loss, 'q_mean': q_mean}
 
     def compiled_functions(self):
-        return [self.compiled_step, self.update_target]
+        built = [] if self._compiled_step is None else [self._compiled_step]
+        return [*built, self.update_target]
+
+    def compiled_step(self, batch):
+        """The step as a tf.function of batches like this one, with any number of rows."""
+        if self._compiled_step is None:
+            # One trace for all sizes: a run that goes on must compute as one that never stopped.
+            signature = [tf.TensorSpec((None, *x.shape[1:]), x.dtype) for x in batch]
+            self._compiled_step = tf.function(
+                self._step, input_signature=signature, jit_compile=self._xla or None
+            )
+        return self._compiled_step
 
     @tf.function
     def update_target(self):

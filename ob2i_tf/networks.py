@@ -359,16 +359,24 @@ def in_passes(function, count, size, result):
 
     Args:
       function: maps two scalar tensors to rows start .. end - 1 of the result.
-      count: scalar tensor.
+      count: scalar tensor, or an int, which leaves no loop for XLA.
       size: of a slice.
       result: TensorSpec of the whole, its number of rows None.
     """
+    if isinstance(count, int):
+        starts = range(0, count, size)
+        return tf.concat([function(start, min(start + size, count)) for start in starts], axis=0)
     passes = (count + size - 1) // size
     parts = tf.TensorArray(result.dtype, size=passes, infer_shape=False, element_shape=result.shape)
     for index in tf.range(passes):
         start = index * size
         parts = parts.write(index, function(start, tf.minimum(start + size, count)))
     return parts.concat()
+
+
+def num_rows(x):
+    """The length of the first axis: an int where it is known while tracing, else a tensor."""
+    return tf.shape(x)[0] if x.shape[0] is None else x.shape[0]
 
 
 def copy_variables(source, destination):

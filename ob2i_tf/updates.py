@@ -249,13 +249,13 @@ class EpisodicUpdate:
         """The values of all states of an episode: frames [history - 1 + T, *frame] -> [T, K, A]."""
         context = self.replay.history - 1
         seed = self._generator.make_seeds()[:, 0]
-        count = tf.shape(frames)[0] - context
+        count = networks.num_rows(frames) - context
         if self._xla:  # It compiles anew for each shape.
             missing = -count % _XLA_STATE_MULTIPLE
             frames = tf.pad(frames, [[0, missing]] + [[0, 0]] * (len(frames.shape) - 1))
         q_values = networks.in_passes(
             lambda start, end: self._passes[network](frames[start : end + context], seed),
-            tf.shape(frames)[0] - context, self.states_per_pass,
+            networks.num_rows(frames) - context, self.states_per_pass,
             tf.TensorSpec([None, network.num_heads, network.num_actions], tf.float32),
         )  # fmt: skip
         return q_values[:count]

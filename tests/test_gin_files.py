@@ -159,7 +159,7 @@ def test_a_file_trains_and_resumes_exactly(file, tmp_path):
             shutil.copytree(straight, resumed)
             shutil.rmtree(max((resumed / 'checkpoints').iterdir()))
             (kept,) = (resumed / 'checkpoints').iterdir()
-            assert int(kept.name) == 110
+            assert 110 <= int(kept.name) < 118  # Within the second iteration.
     for table in ('train', 'eval', 'episodes', 'eval_episodes'):
         assert rows_of(resumed, table) == rows_of(straight, table)
     train = rows_of(straight)
