@@ -296,10 +296,11 @@ def viewer(recording, steps, pictures) -> str:
         'frames': [_data_url(frame) for frame in recording.frames],
     }  # fmt: skip
     text = json.dumps(data, separators=(',', ':')).replace('<', '\\u003c')
+    heads = recording.q_values.shape[1]
     facts = (
         f'{len(recording.actions):,} steps, score {recording.rewards.sum():g}'
         + ('' if recording.finished else ', cut off before the game ended')
-        + f', {recording.q_values.shape[1]} heads'
+        + (f', {heads} heads' if heads > 1 else ', one head, of which the bonus is 0')
     )
     shown = ''.join(
         f'<figure><div class="wide">{figures.inline_svg(f)}</div></figure>' for f in pictures
