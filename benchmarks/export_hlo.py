@@ -39,7 +39,9 @@ def export(path, function, *arguments):
 def functions(network_settings, lengths, env_counts):
     """(name, compiled function, its arguments) of all that a training run computes."""
     network, target_network = (
-        networks.build(networks.MultiHeadQNetwork(4, seed=seed, **network_settings), STACK, tf.uint8)
+        networks.build(
+            networks.MultiHeadQNetwork(4, seed=seed, **network_settings), STACK, tf.uint8
+        )
         for seed in (0, 1)
     )
     for count in env_counts:
