@@ -5,7 +5,6 @@ The composition root: this is where the parts of a run are built and meet.
 
 import contextlib
 import csv
-import fcntl
 import itertools
 import json
 import math
@@ -39,13 +38,14 @@ from ob2i_tf import (
 )
 from ob2i_tf.agent import Agent
 from ob2i_tf.checkpoint import Checkpoints
+from ob2i_tf.environments.watched import Watched
 from ob2i_tf.errors import CheckpointError, ConfigError, UserError
 from ob2i_tf.learner import QLearner, check_finite
 
 # The independent random streams of a run: the keys under which its one seed is split.
 STREAMS = ('network', 'target_network', 'replay', 'acting', 'environment', 'evaluation',
            'evaluation_environment', 'prior', 'posterior', 'learner', 'update')  # fmt: skip
-CHECKPOINT_FORMAT = 2
+CHECKPOINT_FORMAT = 3
 _PARTS_WITH_ARRAYS = ('update', 'posterior')
 
 config.uses('Runner', 'make_environment', 'EpisodeReplay', 'QLearner', 'Agent')
@@ -138,7 +138,7 @@ class Runner:
 
         with self._writing():
             self._directory.mkdir(parents=True, exist_ok=True)
-            self._lock = _lock(self._directory)
+            self._lock = disk.lock(self._directory)
             _check_config(self._directory)
 
         with contextlib.closing(environments.make(num_envs=1)) as env:
@@ -182,7 +182,7 @@ class Runner:
         self._iteration = 0
         self._actions = []  # Taken in this iteration, [num_envs] each.
         self._means = metrics.Means()
-        self._csv_sizes = {}
+        self._csv_seen = {}
         with self._writing():
             self._checkpoints = Checkpoints(self._directory / 'checkpoints', checkpoints_kept)
         resumed = self._checkpoints.restore(self._read_checkpoint)
@@ -198,7 +198,8 @@ class Runner:
     def run(self):
         """Trains and evaluates until `num_iterations` are done.
 
-        SIGTERM and SIGINT save first, then end the program with status 128 + signal.
+        SIGTERM and SIGINT save first, then end the program with status 128 + signal; a second
+        SIGINT ends it at once.
 
         Raises:
           NotFiniteError: if the loss becomes NaN or infinite; the last checkpoint stays.
@@ -221,6 +222,12 @@ class Runner:
                     self._means = metrics.Means()
                     self._save()
             self._report_scores()
+        except (MemoryError, tf.errors.ResourceExhaustedError) as error:
+            raise UserError(
+                f'out of memory with {self._replay.num_transitions:,} transitions in replay '
+                f'({_first_line(error)}); a smaller EpisodeReplay.capacity_transitions needs less; '
+                'the earlier checkpoints are whole'
+            ) from error
         finally:
             for number, handler in previous.items():
                 signal.signal(number, handler)
@@ -233,12 +240,7 @@ class Runner:
         last_step = (self._iteration + 1) * self._training_steps
         if agent.agent_steps == last_step:  # A checkpoint was made during the evaluation.
             return
-        with contextlib.closing(
-            environments.make(
-                num_envs=self._num_envs,
-                seed=_integer(stream(self._seed, 'environment', self._iteration)),
-            )
-        ) as env:
+        with self._environments('environment', self._num_envs) as env:
             observations, games = self._enter(env)
             start, start_steps = time.monotonic(), agent.agent_steps
             while agent.agent_steps < last_step:
@@ -252,6 +254,9 @@ class Runner:
                 for game in games.add(rewards, info):
                     self._means.add(game)
                     self._log_game(game)
+                if info['game_over'].any():
+                    with self._writing():  # So that little is left to write when SIGTERM comes.
+                        self._replay.flush(self._directory / 'replay')
                 self._show_progress()
                 if agent.agent_steps < last_step and (
                     self._stop_signal or self._went_by(self._checkpoint_steps)
@@ -262,6 +267,10 @@ class Runner:
         self._actions = []
         if self._stop_signal:
             self._save()
+
+    def _environments(self, name, count):
+        seed = _integer(stream(self._seed, name, self._iteration))
+        return contextlib.closing(Watched(environments.make(num_envs=count, seed=seed)))
 
     def _enter(self, env):
         """Resets the environments, and plays again what a checkpoint says was played in them."""
@@ -291,12 +300,7 @@ class Runner:
             return finished
         count, policy = self._evaluation_envs, self._evaluation_policy
         rng = np.random.default_rng(stream(self._seed, 'evaluation', self._iteration))
-        with contextlib.closing(
-            environments.make(
-                num_envs=count,
-                seed=_integer(stream(self._seed, 'evaluation_environment', self._iteration)),
-            )
-        ) as env:
+        with self._environments('evaluation_environment', count) as env:
             games = _Games(count)
             observations, _ = env.reset()
             heads = self._posterior.evaluation_heads(count, rng)
@@ -335,8 +339,7 @@ class Runner:
             ('eval_episodes', metrics.EVAL_EPISODE_COLUMNS),
         ):
             path = self._directory / f'{name}.csv'
-            size = self._csv_sizes.get(name, 0)
-            self._csv[name] = metrics.CsvLog(path, columns, size)
+            self._csv[name] = metrics.CsvLog(path, columns, self._csv_seen.get(name))
         self._tensorboard = metrics.TensorBoard(self._directory / 'tensorboard', self._iteration)
 
     def _log_game(self, game):
@@ -426,7 +429,7 @@ class Runner:
                 'iteration': self._iteration,
                 'agent': self._agent.state(),
                 'means': self._means.state(),
-                'csv_sizes': {name: log.size() for name, log in self._csv.items()},
+                'csv': {name: log.describe() for name, log in self._csv.items()},
                 'replay': manifest,
             }
             arrays = {
@@ -466,7 +469,7 @@ class Runner:
         self._iteration = state['iteration']
         self._agent.set_state(state['agent'])
         self._means = metrics.Means(state['means'])
-        self._csv_sizes = state['csv_sizes']
+        self._csv_seen = state['csv']
         self._actions = list(arrays.pop('actions'))
         for part in _PARTS_WITH_ARRAYS:
             prefix = f'{part}_'
@@ -477,6 +480,8 @@ class Runner:
     def _request_stop(self, number, frame):
         del frame
         self._stop_signal = number
+        if number == signal.SIGINT:  # Schedulers repeat SIGTERM, people repeat Ctrl-C.
+            signal.signal(number, signal.SIG_DFL)
         logging.warning('%s: saving, then stopping.', signal.Signals(number).name)
 
     @contextlib.contextmanager
@@ -554,16 +559,6 @@ def _set_up_devices(require_gpu):
         logging.warning('No GPU: training on the CPU (%s cores).', os.cpu_count())
 
 
-def _lock(directory):
-    """Holds the run folder until the process ends; a second process is refused."""
-    file = open(directory / 'lock', 'w')
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise UserError(f'another process is running in {directory}') from error
-    return file
-
-
 def _check_config(directory):
     """Makes sure that the config.gin there, if any, describes the same run.
 
@@ -571,7 +566,8 @@ def _check_config(directory):
     """
     path, text = directory / 'config.gin', config.resolved_config()
     if path.exists():
-        for old, new in itertools.zip_longest(path.read_text().splitlines(), text.splitlines()):
+        there = path.read_text(errors='replace')
+        for old, new in itertools.zip_longest(there.splitlines(), text.splitlines()):
             if old != new and not (old or '').startswith('Runner.num_iterations ='):
                 raise UserError(
                     f'{path} holds another configuration: it says {old!r}, this run {new!r}; '
@@ -584,8 +580,12 @@ def _write_environment(directory):
     path = directory / 'environment.json'
     earlier = []
     if path.exists():
-        last = json.loads(path.read_text())
-        earlier = [*last.pop('earlier'), last]
+        try:
+            last = json.loads(path.read_text())
+            earlier = [*last.pop('earlier'), last]
+        except (ValueError, TypeError, AttributeError, KeyError) as error:
+            logging.warning('%s is damaged, and kept as %s.damaged: %s', path, path.name, error)
+            os.replace(path, f'{path}.damaged')
     packages = ('ob2i_tf', 'tensorflow', 'tf-keras', 'tf-agents', 'numpy', 'gymnasium', 'ale-py')
     record = {
         'started': time.strftime('%Y-%m-%dT%H:%M:%S%z'),
@@ -601,7 +601,7 @@ def _write_environment(directory):
 
 
 def _num_lines(path):
-    return path.read_text().count('\n') if path.exists() else 0
+    return path.read_text(errors='replace').count('\n') if path.exists() else 0
 
 
 def _first_line(error):
