@@ -79,7 +79,7 @@ def _construct(runner, base_dir):
 
 
 class _LossyStream:
-    """A text stream that loses what cannot be written: a run outlives a full log or a lost reader."""
+    """A text stream that drops what cannot be written: a run outlives a full log."""
 
     def __init__(self, stream):
         self._stream = stream

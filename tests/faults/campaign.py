@@ -221,9 +221,7 @@ def crowds(rng, count=2):
     for _ in range(count):
         with tempfile.TemporaryDirectory() as folder:
             base_dir = Path(folder) / 'run'
-            started = [
-                runs.Started(base_dir, output=Path(folder) / f'out{i}') for i in range(3)
-            ]
+            started = [runs.Started(base_dir, output=Path(folder) / f'out{i}') for i in range(3)]
             ends = [process.end() for process in started]
             statuses = sorted(status for status, _ in ends)
             wrong = '' if statuses == [0, 1, 1] else f'statuses {statuses}'
@@ -316,8 +314,16 @@ def _short(line, base_dir):
 ALL = {
     function.__name__: function
     for function in (
-        kills, damages, full_disks, read_only_folders, clocks, crowds, missing_roms, weights,
-        unsound_environments, memory,
+        kills,
+        damages,
+        full_disks,
+        read_only_folders,
+        clocks,
+        crowds,
+        missing_roms,
+        weights,
+        unsound_environments,
+        memory,
     )  # fmt: skip
 }
 

@@ -22,11 +22,12 @@ from ob2i_tf import config, resources
 from ob2i_tf.errors import ConfigError
 
 VALUES = (
-    '0', '1', '-1', '3', '1e3', '1e-3', '0.5', '-0.0', '1e999', 'True', 'None', "''", "'x'", "'Pong'",
-    "'initial'", '()', '[1, 2]', '((1, 2, 3),)', '{}', "{'a': 1}", '@adam', '@adam()', '@UcbBonus()',
-    '@UcbBonus', '@TransitionUpdate', '@head_preferences', '@linear', '%horizon', '%nothing',
-    '@nothing', '9' * 30, '0x10', '1_000', 'nan', "b'x'", '1j', '...', 'lambda: 0', '-', '(1', '@',
-    '%', '"""a\nb"""', '1 + 1', "'a' 'b'", 'gin.REQUIRED', '%gin.REQUIRED', '@gin.macro()', '1 # c',
+    '0', '1', '-1', '3', '1e3', '1e-3', '0.5', '-0.0', '1e999', 'True', 'None', "''", "'x'",
+    "'Pong'", "'initial'", '()', '[1, 2]', '((1, 2, 3),)', '{}', "{'a': 1}", '@adam', '@adam()',
+    '@UcbBonus()', '@UcbBonus', '@TransitionUpdate', '@head_preferences', '@linear', '%horizon',
+    '%nothing', '@nothing', '9' * 30, '0x10', '1_000', 'nan', "b'x'", '1j', '...', 'lambda: 0', '-',
+    '(1', '@', '%', '"""a\nb"""', '1 + 1', "'a' 'b'", 'gin.REQUIRED', '%gin.REQUIRED',
+    '@gin.macro()', '1 # c',
 )  # fmt: skip
 LINES = (
     'import no_such_module', 'import os.path', 'import gin as g', 'from os import path',
@@ -41,9 +42,9 @@ def _gin_files():
     return {p.name: p.read_text() for p in sorted(folder.glob('*.gin'))}
 
 
-def _names(texts):
-    """'Name.parameter' of every binding in the project's own files, and some of their defaults."""
-    files = [*texts.values(), *(p.read_text() for p in Path(resources.folder('gin')).rglob('*.gin'))]
+def _names():
+    """'Name.parameter' of every binding in the project's own files."""
+    files = (path.read_text() for path in Path(resources.folder('gin')).rglob('*.gin'))
     return sorted(set(re.findall(r'^([\w/]+\.\w+) =', '\n'.join(files), re.M)))
 
 
@@ -126,7 +127,7 @@ def campaign(count, seed):
     from ob2i_tf import runner  # noqa: F401, which registers all parts
 
     rng, texts = random.Random(seed), _gin_files()
-    names = _names(texts)
+    names = _names()
     outcomes, failures = collections.Counter(), []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / 'case.gin'

@@ -61,7 +61,8 @@ def kill_at_write(number):
 
     def audit(event, arguments):
         nonlocal left
-        writes = event == 'open' and isinstance(arguments[1], str) and set(arguments[1]) & set('wax')
+        mode = arguments[1] if event == 'open' else None
+        writes = isinstance(mode, str) and set(mode) & set('wax')
         if writes or event in ('os.rename', 'os.remove', 'os.mkdir', 'os.truncate', 'os.rmdir'):
             left -= 1
             if not left:
@@ -75,11 +76,11 @@ def _kill():
 
 
 def spoil_weights(part, agent_steps):
-    """NaN in one element of the first variable of 'online_network' or 'target_network'."""
+    """NaN in one element of the first variable of the 'online' or the 'target' network."""
 
     def spoil(agent):
-        networks = {"online": agent.learner.network, "target": agent.learner.target_network}
-        variable = network.trainable_variables[0]
+        networks = {'online': agent.learner.network, 'target': agent.learner.target_network}
+        variable = networks[part].trainable_variables[0]
         values = variable.numpy()
         values.flat[0] = np.nan
         variable.assign(values)

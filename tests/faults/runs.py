@@ -32,9 +32,7 @@ class Started:
       output: what it prints goes there, and otherwise beside the run's folder.
     """
 
-    def __init__(
-        self, base_dir, bindings=BINDINGS, before=(), gin_file=GIN_FILE, output=None
-    ):
+    def __init__(self, base_dir, bindings=BINDINGS, before=(), gin_file=GIN_FILE, output=None):
         self._output = Path(output or f'{base_dir}.stderr')
         self.process = processes.start(
             ['run', f'--gin_files={gin_file}', f'--base_dir={base_dir}',
