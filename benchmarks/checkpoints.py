@@ -10,6 +10,7 @@ ob2i_atari.gin: two networks of 10 heads, Adam's two moments.
 """
 
 import argparse
+import functools
 import os
 import platform
 import tempfile
@@ -83,7 +84,7 @@ def rows(transitions, made):
         yield f'{name}: on disk', size(folder) / 1e6, 'MB'
         other = replay.EpisodeReplay((84, 84), transitions, history=4)
         del memory
-        yield f'{name}: load', seconds(lambda: other.load(folder, manifest))[0], 's'
+        yield f'{name}: load', seconds(functools.partial(other.load, folder, manifest))[0], 's'
     del other
     with tempfile.TemporaryDirectory() as folder:
         memory = replay.EpisodeReplay((84, 84), transitions, history=4)

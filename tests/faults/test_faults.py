@@ -1,6 +1,7 @@
 """The quick part of the fault campaign, and of the fuzz; `python -m tests.faults` is all of it."""
 
 import contextlib
+import time
 
 import gymnasium
 import numpy as np
@@ -63,13 +64,19 @@ def _short_limit():
     watched.LIMIT_SECONDS = 1.0
 
 
+class _Slow(gymnasium.vector.VectorWrapper):
+    def step(self, actions):
+        time.sleep(0.05)
+        return super().step(actions)
+
+
 def test_a_slow_environment_is_none_that_hangs(monkeypatch):
-    """Each step takes most of the limit; only one that takes all of it would end the process."""
-    monkeypatch.setattr(watched, 'LIMIT_SECONDS', 0.2)
-    env = Watched(gymnasium.make_vec('CartPole-v1', num_envs=1, vectorization_mode='sync'))
-    env.reset()
-    env.close()
-    assert env._closed.is_set()
+    """All steps together take longer than the limit; if that counted, it would end this process."""
+    monkeypatch.setattr(watched, 'LIMIT_SECONDS', 0.3)
+    with contextlib.closing(Watched(_Slow(unsound.make_unsound('Unsound')))) as env:
+        env.reset()
+        for _ in range(12):
+            env.step(np.zeros(1, int))
 
 
 def test_changed_rows_are_noticed(tmp_path):
