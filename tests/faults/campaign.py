@@ -91,7 +91,7 @@ def kills(rng, count=50):
     ]
     kinds.append(
         ('SIGKILL before a random write',
-         lambda rng: functools.partial(injections.kill_at_write, rng.randint(1, 60))))  # fmt: skip
+         lambda rng: functools.partial(injections.kill_at_write, rng.randint(1, 90))))  # fmt: skip
     each = -(-count // len(kinds))
     for fault, injection in kinds:
         left = each

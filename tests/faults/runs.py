@@ -8,7 +8,7 @@ from ob2i_tf import checkpoint
 from tests import processes
 
 BINDINGS = (
-    'Runner.num_iterations = 3', 'Runner.training_steps = 24', 'Runner.evaluation_steps = 12',
+    'Runner.num_iterations = 6', 'Runner.training_steps = 24', 'Runner.evaluation_steps = 12',
     'Runner.checkpoint_steps = 10', 'EpisodeReplay.capacity_transitions = 30', 'horizon = 4',
 )  # fmt: skip
 GIN_FILE = 'lsvi_epsilon_linear_mdp.gin'
