@@ -51,8 +51,8 @@ def starts(trial):
         return 0
 
 
-def wait(condition, process):
-    while process.poll() is None and not condition():
+def wait(process, condition, *arguments):
+    while process.poll() is None and not condition(*arguments):
         time.sleep(0.1)
 
 
@@ -75,16 +75,19 @@ def main():
     def complete():
         return [trial for trial in trials if trial.complete()]
 
+    def enough(count):
+        return len(complete()) >= count
+
     finished = {}  # Trial -> how often it had been started when it was seen to be complete.
     for number, until in enumerate((3, 7)):
         process = subprocess.Popen(command)
-        wait(lambda: len(complete()) >= until, process)
+        wait(process, enough, until)
         if number:  # One worker dies too, while the sweep lives on.
-            wait(lambda: workers_of(trials), process)
+            wait(process, workers_of, trials)
             trial, (_, worker) = next(iter(workers_of(trials).items()))
             worker.send_signal(signal.SIGKILL)
             print(f'killed the worker of {trial.base_dir.name}', flush=True)
-            wait(lambda: trial.complete(), process)
+            wait(process, trial.complete)
             print(f'{trial.base_dir.name} complete: {trial.complete()}', flush=True)
         process.kill()
         process.wait()
