@@ -217,13 +217,7 @@ class Sweep:
         ray = _ray()
         cores = os.cpu_count() or 1
         if not ray.is_initialized():
-            paths = [str(Path(__file__).resolve().parents[1]), os.environ.get('PYTHONPATH', '')]
-            os.environ['PYTHONPATH'] = os.pathsep.join(filter(None, paths))  # Of the workers.
-            ray.init(
-                address=address or 'local', include_dashboard=False, log_to_driver=False,
-                logging_level='ERROR', configure_logging=True,
-                **({} if address else {'num_cpus': max(cores, processes or 0)}),
-            )  # fmt: skip
+            _start_ray(ray, address, max(cores, processes or 0))
         room = int(ray.cluster_resources().get('CPU', 1))
         cpus = cpus or (1 if address or not processes else max(1, cores // processes))
         if gpus is None:
@@ -305,6 +299,19 @@ def _ray():
             '--print writes the commands'
         ) from None
     return ray
+
+
+def _start_ray(ray, address, num_cpus):
+    paths = [str(Path(__file__).resolve().parents[1]), os.environ.get('PYTHONPATH', '')]
+    os.environ['PYTHONPATH'] = os.pathsep.join(filter(None, paths))  # Of the workers.
+    try:
+        ray.init(
+            address=address or 'local', include_dashboard=False, log_to_driver=False,
+            logging_level='ERROR', **({} if address else {'num_cpus': num_cpus}),
+        )  # fmt: skip
+    except Exception as error:  # Ray raises plain Exceptions too.
+        where = f'at --address={address}' if address else 'on this machine'
+        raise UserError(f'Ray did not start {where}: {error}') from error
 
 
 class Table:
@@ -396,7 +403,7 @@ def main(argv=None):
             arguments.address, arguments.processes, arguments.cpus, arguments.gpus,
             arguments.retries,
         )  # fmt: skip
-    except (UserError, ConnectionError, ValueError) as error:
+    except UserError as error:
         print('error:', ' '.join(str(error).split()), file=sys.stderr)
         return 1
     for number in (signal.SIGINT, signal.SIGTERM):
