@@ -304,14 +304,17 @@ def _ray():
 def _start_ray(ray, address, num_cpus):
     paths = [str(Path(__file__).resolve().parents[1]), os.environ.get('PYTHONPATH', '')]
     os.environ['PYTHONPATH'] = os.pathsep.join(filter(None, paths))  # Of the workers.
-    try:
-        ray.init(
-            address=address or 'local', include_dashboard=False, log_to_driver=False,
-            logging_level='ERROR', **({} if address else {'num_cpus': num_cpus}),
-        )  # fmt: skip
-    except Exception as error:  # Ray raises plain Exceptions too.
-        where = f'at --address={address}' if address else 'on this machine'
-        raise UserError(f'Ray did not start {where}: {error}') from error
+    keywords = {} if address else {'num_cpus': num_cpus, 'include_dashboard': False}
+    for tries_left in (2, 1, 0):
+        try:
+            ray.init(address or 'local', log_to_driver=False, logging_level='CRITICAL', **keywords)
+            return
+        except Exception as error:  # Ray raises plain Exceptions too.
+            ray.shutdown()
+            if not tries_left:
+                where = f'at --address={address}' if address else 'on this machine'
+                raise UserError(f'Ray did not start {where}: {error}') from error
+        # A machine under load may not start all of Ray's processes within the time it gives them.
 
 
 class Table:
