@@ -446,7 +446,7 @@ class Runner:
 
             self._checkpoints.save(self._agent.agent_steps, write)
             kept = self._checkpoints.prune()
-            self._replay.prune(directory, [_read_state(folder)['replay'] for folder in kept])
+            self._replay.prune(directory, list(_replays_of(kept)))
         if self._stop_signal:
             name = signal.Signals(self._stop_signal).name
             logging.warning('Saved after %s at %s; start it again to go on.', name,
@@ -629,6 +629,15 @@ def _git_commit():
     except (OSError, subprocess.SubprocessError):
         return None
     return commit + ('+' if changes else '')
+
+
+def _replays_of(checkpoints):
+    """The manifests of replay of those checkpoints that can be read."""
+    for folder in checkpoints:
+        try:
+            yield _read_state(folder)['replay']
+        except (OSError, ValueError, KeyError) as error:
+            logging.warning('The checkpoint %s is damaged: %s', folder, error)
 
 
 def _read_state(folder):

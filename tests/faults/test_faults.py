@@ -1,6 +1,7 @@
 """The quick part of the fault campaign, and of the fuzz; `python -m tests.faults` is all of it."""
 
 import contextlib
+import shutil
 import time
 
 import gymnasium
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 from ob2i_tf import disk, errors, main, metrics
+from ob2i_tf.checkpoint import Checkpoints
 from ob2i_tf.environments import watched
 from ob2i_tf.environments.watched import Watched
 from tests.faults import campaign, fuzz, runs, unsound
@@ -91,6 +93,23 @@ def test_changed_rows_are_noticed(tmp_path):
     with pytest.raises(errors.CheckpointError, match='rows are changed'):
         metrics.CsvLog(path, ('a', 'b'), seen)
     assert path.read_text() == 'a,b\n1,2.6\n'
+
+
+def test_a_kill_leaves_no_half_checkpoint_and_nothing_that_stays(tmp_path, monkeypatch):
+    def write(folder):
+        (folder / 'a').write_text('a')
+        (folder / 'b').write_text('b')
+
+    checkpoints = Checkpoints(tmp_path, keep=1)
+    checkpoints.save(1, write)
+    checkpoints.save(2, write)
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, 'rmtree', lambda path: (path / 'a').unlink())
+        checkpoints.prune()  # Is cut short after one file.
+    (tmp_path / '.writing-3').mkdir()  # Of a save that was cut short.
+    assert [path.name for path in checkpoints.all()] == ['000000000002']
+    Checkpoints(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ['000000000002']
 
 
 def test_a_description_of_the_first_bytes(tmp_path):
