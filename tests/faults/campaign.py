@@ -55,7 +55,7 @@ def finish(base_dir, had, **run):
     return '' if runs.rows(base_dir) == runs.rows(straight()) else 'other rows'
 
 
-def _series(fault, folder, injection, rng, kills):
+def series(fault, folder, injection, rng, kills):
     """One run, killed again and again, then finished."""
     base_dir = Path(folder) / 'run'
     for _ in range(kills):
@@ -79,6 +79,10 @@ def _series(fault, folder, injection, rng, kills):
     yield Outcome(f'{fault}: the series ends', wrong, 'rows equal to those of a run never killed')
 
 
+def before_a_write(rng):
+    return functools.partial(injections.kill_at_write, rng.randint(1, 90))
+
+
 def kills(rng, count=50):
     """SIGKILL at random moments of training, evaluating and saving, and before random writes."""
 
@@ -89,15 +93,13 @@ def kills(rng, count=50):
         (f'SIGKILL while it {what}', functools.partial(in_phase, phase=phase))
         for phase, what in zip(injections.PHASES, ('trains', 'evaluates', 'saves'))
     ]
-    kinds.append(
-        ('SIGKILL before a random write',
-         lambda rng: functools.partial(injections.kill_at_write, rng.randint(1, 90))))  # fmt: skip
+    kinds.append(('SIGKILL before a random write', before_a_write))
     each = -(-count // len(kinds))
     for fault, injection in kinds:
         left = each
         while left > 0:
             with tempfile.TemporaryDirectory() as folder:
-                outcomes = list(_series(fault, folder, injection, rng, min(left, 5)))
+                outcomes = list(series(fault, folder, injection, rng, min(left, 5)))
             left -= max(1, len(outcomes) - 1)
             yield from outcomes
 
