@@ -106,9 +106,10 @@ class Policy:
       preferences: a preference function.
       tie_break: see `greedy_actions`.
       belief: what of the posterior is acted on, its 'sample' or its 'mean'.
+      xla: whether XLA compiles the call.
     """
 
-    def __init__(self, posterior, preferences, tie_break='random', belief='sample'):
+    def __init__(self, posterior, preferences, tie_break='random', belief='sample', xla=False):
         if tie_break not in TIE_BREAKS:
             raise ValueError(f'tie_break must be one of {TIE_BREAKS}, got {tie_break!r}')
         if belief not in BELIEFS:
@@ -124,6 +125,9 @@ class Policy:
             )
         self._tie_break = tie_break
         self._belief = belief
+        self._compiled = tf.function(
+            self._preferences, jit_compile=xla or None, reduce_retracing=True
+        )
 
     def actions(self, observations, heads, epsilon, rng):
         """Actions for B environments.
@@ -142,7 +146,7 @@ class Policy:
         actions = rng.integers(self._num_actions, size=count, dtype=np.int32)
         if not explore.all():
             seed = rng.integers(2**31, size=2, dtype=np.int32)
-            preferences = self._preferences(observations, heads, seed).numpy()
+            preferences = self._compiled(observations, heads, seed).numpy()
             if np.isnan(preferences).any():
                 raise NotFiniteError(f'preferences of actions are NaN: {preferences.tolist()}')
             greedy = greedy_actions(preferences, rng, self._tie_break)
@@ -150,9 +154,8 @@ class Policy:
         return actions
 
     def compiled_functions(self):
-        return [self._preferences]
+        return [self._compiled]
 
-    @tf.function(reduce_retracing=True)
     def _preferences(self, observations, heads, seed):
         belief_seed, own_seed = networks.split_draws(seed)
         options = {'seed': own_seed} if 'seed' in self._takes else {}

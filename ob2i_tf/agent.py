@@ -6,15 +6,19 @@ import numpy as np
 from absl import logging
 
 import gin
-from ob2i_tf import acting, schedules, types
+from ob2i_tf import acting, metrics, schedules, types
 
 WARMUPS = ('random', 'epsilon_greedy')
 HEAD_SPANS = ('game', 'episode')
 
 
-@gin.configurable
+@gin.configurable(denylist=['phases', 'xla'])
 class Agent:
     """Acts in `num_envs` environments in step, and learns from what it stored.
+
+    Each step is three calls, `act`, `learn` and `observe`. The learning that is due with an agent
+    step needs nothing of what that step leads to, so the environments may play it meanwhile; an
+    episode that ends with it can be drawn from the next learner step on.
 
     All periods count agent steps; with several environments each of them takes one at a time, and
     as many learner steps follow as periods went by, so that their ratio does not depend on
@@ -27,6 +31,8 @@ class Agent:
       replay: EpisodeReplay.
       num_envs: number of environments.
       rng: numpy Generator for heads, exploration and ties.
+      phases: metrics.Phases that times 'act', 'targets' and 'gradient step'; None: its own.
+      xla: whether XLA compiles acting.
       preferences: how the agent acts, see acting.py.
       tie_break: see `acting.greedy_actions`.
       epsilon: maps agent steps taken to epsilon, see schedules.py.
@@ -49,6 +55,8 @@ class Agent:
         replay,
         num_envs: int,
         rng,
+        phases=None,
+        xla=False,
         preferences: Callable = acting.head_preferences,
         tie_break: Literal[acting.TIE_BREAKS] = 'random',
         epsilon: Callable = schedules.linear,
@@ -81,7 +89,8 @@ class Agent:
         self.update = update
         self.replay = replay
         self.agent_steps = 0
-        self.policy = acting.Policy(posterior, preferences, tie_break)
+        self.policy = acting.Policy(posterior, preferences, tie_break, xla=xla)
+        self._phases = metrics.Phases() if phases is None else phases
         self._num_envs = num_envs
         self._rng = rng
         self._epsilon = epsilon
@@ -121,18 +130,15 @@ class Agent:
     def act(self, observations):
         """Actions [num_envs] int32 for stacks [num_envs, *stack]."""
         self._acted_on = observations
-        return self.policy.actions(observations, self._heads, self.epsilon, self._rng)
+        with self._phases('act'):
+            return self.policy.actions(observations, self._heads, self.epsilon, self._rng)
 
     def observe(self, actions, observations, rewards, terminated, truncated, info):
-        """Takes in what a step of the environments returned, learns if it is time.
+        """Takes in what a step of the environments returned.
 
         Args:
           actions: [num_envs], as acted on.
           observations, rewards, terminated, truncated, info: as environments.make documents.
-
-        Returns:
-          A list of dicts, one a learner step: 'loss', 'q_mean', and the bonus means where an
-          episode was drawn.
         """
         for episode in self.record(
             actions, observations, rewards, terminated, truncated, info['final_obs']
@@ -143,14 +149,13 @@ class Agent:
             types.Step(
                 self._acted_on, actions, self._heads, rewards,
                 np.where(self._is_terminal(terminated, truncated), 0, self._discount),
-                info['final_obs'], terminated | truncated, over, self.agent_steps,
+                info['final_obs'], terminated | truncated, over, self.agent_steps - self._num_envs,
             )
         )  # fmt: skip
         if self._head_per_episode:
             over = over | terminated | truncated
         if over.any():
             self._heads[over] = self._draw_heads(int(over.sum()))
-        return self._learn(self._num_envs)
 
     def record(self, actions, observations, rewards, terminated, truncated, final_observations):
         """Adds one step to the episodes in progress; returns those that ended with it."""
@@ -174,9 +179,15 @@ class Agent:
                 self.replay.add_episode(recorder.episode(self._discount, terminal=False))
         self._recorders = []
 
-    def _learn(self, new_steps):
+    def learn(self):
+        """Counts the agent steps that were acted on, and learns as far as it is due with them.
+
+        Returns:
+          A list of dicts, one a learner step: 'loss', 'q_mean', and the bonus means where an
+          episode was drawn.
+        """
         reports = []
-        for _ in range(new_steps):
+        for _ in range(self._num_envs):
             self.agent_steps += 1
             if self.agent_steps > self._learning_starts:
                 if self.agent_steps % self._train_period == 0:
@@ -197,8 +208,10 @@ class Agent:
             self._postponed = True
             return []
         self._postponed = False
-        batch, report = self.update.next_batch()
-        return [{**self.learner.step(batch), **report}]
+        with self._phases('targets'):
+            batch, report = self.update.next_batch()
+        with self._phases('gradient step'):
+            return [{**self.learner.step(batch), **report}]
 
     def _draw_heads(self, count):
         return self.posterior.draw_heads(count, self._rng)

@@ -76,8 +76,7 @@ class Checkpoints:
 
     def all(self):
         """Folders of all checkpoints, newest first, whole or not."""
-        paths = (p for p in self._directory.iterdir() if re.fullmatch(r'\d+(-\d+)?', p.name))
-        return sorted(paths, key=lambda p: [*map(int, p.name.split('-'))], reverse=True)
+        return newest_first(self._directory)
 
     def restore(self, read):
         """Calls `read` with the newest whole checkpoint.
@@ -110,6 +109,13 @@ class Checkpoints:
                 'run folder away to start over'
             )
         return False
+
+
+def newest_first(directory):
+    """Folders of all checkpoints in a folder, whole or not; none if the folder is not there."""
+    there = directory.iterdir() if directory.is_dir() else ()
+    paths = (p for p in there if re.fullmatch(r'\d+(-\d+)?', p.name))
+    return sorted(paths, key=lambda p: [*map(int, p.name.split('-'))], reverse=True)
 
 
 def damage(path):

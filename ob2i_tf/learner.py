@@ -13,7 +13,7 @@ LOSSES = ('squared', 'huber')
 TARGET_INITS = ('copy', 'random')
 
 
-@gin.configurable(denylist=['seed'])
+@gin.configurable(denylist=['seed', 'xla'])
 class QLearner(tf.Module):
     """Regresses the network on batches of targets.
 
@@ -24,6 +24,7 @@ class QLearner(tf.Module):
       network: the online network, built.
       target_network: its twin, built.
       seed: of the noise of noisy networks, drawn anew for each step.
+      xla: whether XLA compiles the step.
       optimizer: builds the optimizer, see optimizers.py.
       loss: 'squared' (the paper) or 'huber' with delta 1 (the released code).
       loss_scale: factor on the loss; the released code divides it by K.
@@ -38,6 +39,7 @@ class QLearner(tf.Module):
         network,
         target_network,
         seed=0,
+        xla=False,
         optimizer: Callable = optimizers.adam,
         loss: Literal[LOSSES] = 'squared',
         loss_scale: float = 1.0,
@@ -58,6 +60,8 @@ class QLearner(tf.Module):
         self._loss = loss
         self._loss_scale = loss_scale
         self._max_norm = max_gradient_norm
+        self._xla = xla
+        self._compiled_step = None
         self._optimizer._create_all_weights(network.trainable_variables)  # For checkpoints.
         if target_init == 'copy':
             self.update_target()
@@ -72,7 +76,7 @@ class QLearner(tf.Module):
         Raises:
           NotFiniteError: if the loss is NaN or infinite; the weights are then already spoilt.
         """
-        loss, q_mean = (float(x) for x in self._step(*batch))
+        loss, q_mean = (float(x) for x in self.compiled_step(batch)(*batch))
         if not (np.isfinite(loss) and np.isfinite(q_mean)):
             raise NotFiniteError(
                 f'loss {loss}, mean Q-value {q_mean} at learner step {self.learner_steps}; '
@@ -81,14 +85,24 @@ class QLearner(tf.Module):
         return {'loss': loss, 'q_mean': q_mean}
 
     def compiled_functions(self):
-        return [self._step, self.update_target]
+        built = [] if self._compiled_step is None else [self._compiled_step]
+        return [*built, self.update_target]
+
+    def compiled_step(self, batch):
+        """The step as a tf.function of batches like this one, with any number of rows."""
+        if self._compiled_step is None:
+            # One trace for all sizes: a run that goes on must compute as one that never stopped.
+            signature = [tf.TensorSpec((None, *x.shape[1:]), x.dtype) for x in batch]
+            self._compiled_step = tf.function(
+                self._step, input_signature=signature, jit_compile=self._xla or None
+            )
+        return self._compiled_step
 
     @tf.function
     def update_target(self):
         """Copies the online network into the target network."""
         networks.copy_variables(self.network, self.target_network)
 
-    @tf.function(reduce_retracing=True)
     def _step(self, observations, actions, targets, weights, masks):
         seed = self._generator.make_seeds()[:, 0]
         groups = self.network.variable_groups

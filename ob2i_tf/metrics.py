@@ -1,5 +1,7 @@
 """What a run writes while it goes on: CSV files, TensorBoard, and sums between two rows."""
 
+import collections
+import contextlib
 import csv
 import math
 import os
@@ -46,6 +48,25 @@ class Means:
         return self._sums
 
 
+class Phases:
+    """Where the time of a run goes: seconds by name, and the same names in a profile.
+
+    `with phases('act'): ...` adds to `seconds['act']`, a dict.
+    """
+
+    def __init__(self):
+        self.seconds = collections.defaultdict(float)
+
+    @contextlib.contextmanager
+    def __call__(self, name):
+        start = time.perf_counter()
+        try:
+            with tf.profiler.experimental.Trace(name):
+                yield
+        finally:
+            self.seconds[name] += time.perf_counter() - start
+
+
 class CsvLog:
     """A CSV file that only grows, and can be cut back to what a checkpoint saw of it.
 
@@ -66,7 +87,7 @@ class CsvLog:
             self._path.write_text(','.join(columns) + '\n')
             return
         there = disk.describe(path, seen['bytes']) if self._path.exists() else {'bytes': 0}
-        if there != seen:
+        if {**there, **seen} != there:
             fault = (
                 'rows are changed' if there['bytes'] == seen['bytes'] else
                 f'rows are missing: it has {there["bytes"]} bytes, not {seen["bytes"]}'

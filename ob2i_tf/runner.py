@@ -5,6 +5,7 @@ The composition root: this is where the parts of a run are built and meet.
 
 import contextlib
 import csv
+import inspect
 import itertools
 import json
 import math
@@ -16,7 +17,7 @@ import sys
 import time
 from importlib import metadata
 from pathlib import Path
-from typing import Callable, Literal
+from typing import Callable, Literal, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import psutil
@@ -37,7 +38,7 @@ from ob2i_tf import (
     updates,
 )
 from ob2i_tf.agent import Agent
-from ob2i_tf.checkpoint import Checkpoints
+from ob2i_tf.checkpoint import Checkpoints, damage, newest_first
 from ob2i_tf.environments.watched import Watched
 from ob2i_tf.errors import CheckpointError, ConfigError, UserError
 from ob2i_tf.learner import QLearner, check_finite
@@ -45,7 +46,8 @@ from ob2i_tf.learner import QLearner, check_finite
 # The independent random streams of a run: the keys under which its one seed is split.
 STREAMS = ('network', 'target_network', 'replay', 'acting', 'environment', 'evaluation',
            'evaluation_environment', 'prior', 'posterior', 'learner', 'update')  # fmt: skip
-CHECKPOINT_FORMAT = 3
+CHECKPOINT_FORMAT = 2
+XLA_PARTS = ('acting', 'targets', 'gradient_step')
 _PARTS_WITH_ARRAYS = ('update', 'posterior')
 
 config.uses('Runner', 'make_environment', 'EpisodeReplay', 'QLearner', 'Agent')
@@ -90,6 +92,10 @@ class Runner:
       checkpoint_steps: agent steps between checkpoints within an iteration; 0: only at its end.
       checkpoints_kept: how many of the newest stay on disk.
       require_gpu: stop at once where TensorFlow sees no GPU.
+      xla: which of XLA_PARTS XLA compiles; what wins depends on the device, see README.
+      tf32: whether a GPU may round the inputs of float32 products to TensorFloat-32.
+      profile: (first, last) agent steps between which TensorFlow's profiler records into
+        tensorboard/, to be read with the plugin tensorboard-plugin-profile; None: never.
     """
 
     def __init__(
@@ -111,6 +117,9 @@ class Runner:
         checkpoint_steps: int = 0,
         checkpoints_kept: int = 2,
         require_gpu: bool = False,
+        xla: Sequence[Literal[XLA_PARTS]] = (),
+        tf32: bool = False,
+        profile: Optional[Tuple[int, int]] = None,
     ):
         _check_counts(
             seed=seed, num_iterations=num_iterations, evaluation_steps=evaluation_steps,
@@ -123,7 +132,13 @@ class Runner:
                 f'Runner.training_steps = {training_steps} is not a multiple of '
                 f'Runner.num_envs = {num_envs}'
             )
-        _set_up_devices(require_gpu)
+        if not set(xla) <= set(XLA_PARTS):
+            raise ConfigError(f'Runner.xla must name some of {XLA_PARTS}, got {xla!r}')
+        if profile is not None and not (len(profile) == 2 and 0 <= profile[0] < profile[1]):
+            raise ConfigError(
+                f'Runner.profile must be (first, last) agent steps or None, got {profile!r}'
+            )
+        _set_up_devices(require_gpu, tf32)
         self._directory = Path(base_dir)
         self._seed = seed
         self._num_iterations = num_iterations
@@ -133,6 +148,8 @@ class Runner:
         self._evaluation_envs = evaluation_envs
         self._evaluation_epsilon = evaluation_epsilon
         self._checkpoint_steps = checkpoint_steps
+        self._profile = profile
+        self._profiling = False
         self._stop_signal = None
         self._steps_per_second = math.nan  # Of this iteration, measured in this process.
 
@@ -159,20 +176,23 @@ class Runner:
             seed=_integer(stream(seed, 'replay')),
             observation_dtype=observation_space.dtype)  # fmt: skip
         self._learner = QLearner(
-            online_network, target_network, _small_integer(stream(seed, 'learner'))
-        )
+            online_network, target_network, _small_integer(stream(seed, 'learner')),
+            xla='gradient_step' in xla
+        )  # fmt: skip
         self._posterior = posterior(
             online_network, target_network, self._replay, num_envs,
             _small_integer(stream(seed, 'posterior')))  # fmt: skip
         self._update = update(
             self._replay, online_network, target_network, self._posterior.selector,
-            _small_integer(stream(seed, 'update')))  # fmt: skip
+            _small_integer(stream(seed, 'update')), xla='targets' in xla)  # fmt: skip
+        self.phases = metrics.Phases()
         self._agent = Agent(
             self._learner, self._posterior, self._update, self._replay, num_envs,
-            np.random.default_rng(stream(seed, 'acting')))  # fmt: skip
+            np.random.default_rng(stream(seed, 'acting')), self.phases,
+            xla='acting' in xla)  # fmt: skip
         self._evaluation_policy = acting.Policy(
-            self._posterior, evaluation_preferences, evaluation_tie_break, evaluation_belief
-        )
+            self._posterior, evaluation_preferences, evaluation_tie_break, evaluation_belief,
+            xla='acting' in xla)  # fmt: skip
         parts = {
             'learner': self._learner, 'posterior': self._posterior, **self._update.trackables
         }  # fmt: skip
@@ -229,6 +249,8 @@ class Runner:
                 'the earlier checkpoints are whole'
             ) from error
         finally:
+            if self._profiling:
+                tf.profiler.experimental.stop()
             for number, handler in previous.items():
                 signal.signal(number, handler)
 
@@ -242,15 +264,17 @@ class Runner:
             return
         with self._environments('environment', self._num_envs) as env:
             observations, games = self._enter(env)
+            self.phases.seconds.clear()
             start, start_steps = time.monotonic(), agent.agent_steps
             while agent.agent_steps < last_step:
                 actions = agent.act(observations)
-                observations, rewards, terminated, truncated, info = env.step(actions)
-                self._actions.append(actions)
-                for report in agent.observe(
-                    actions, observations, rewards, terminated, truncated, info
-                ):
+                env.step_async(actions)
+                for report in agent.learn():
                     self._means.add(report)
+                with self.phases('wait for environments'):
+                    observations, rewards, terminated, truncated, info = env.step_wait()
+                self._actions.append(actions)
+                agent.observe(actions, observations, rewards, terminated, truncated, info)
                 for game in games.add(rewards, info):
                     self._means.add(game)
                     self._log_game(game)
@@ -258,6 +282,7 @@ class Runner:
                     with self._writing():  # So that little is left to write when SIGTERM comes.
                         self._replay.flush(self._directory / 'replay')
                 self._show_progress()
+                self._start_or_stop_profile()
                 if agent.agent_steps < last_step and (
                     self._stop_signal or self._went_by(self._checkpoint_steps)
                 ):
@@ -271,6 +296,18 @@ class Runner:
     def _environments(self, name, count):
         seed = _integer(stream(self._seed, name, self._iteration))
         return contextlib.closing(Watched(environments.make(num_envs=count, seed=seed)))
+
+    def _start_or_stop_profile(self):
+        if self._profile is None:
+            return
+        first, last = self._profile
+        profiler, before = tf.profiler.experimental, self._agent.agent_steps - self._num_envs
+        if before < first <= self._agent.agent_steps:
+            profiler.start(str(self._directory / 'tensorboard'))
+            self._profiling = True
+        if self._profiling and self._agent.agent_steps >= last:
+            profiler.stop()
+            self._profiling = False
 
     def _enter(self, env):
         """Resets the environments, and plays again what a checkpoint says was played in them."""
@@ -364,6 +401,8 @@ class Runner:
             'agent_steps_per_second': self._steps_per_second,
         }  # fmt: skip
         scalars = {f'train/{name}': train[name] for name in metrics.TRAIN_COLUMNS[3:]}
+        for name, seconds in self.phases.seconds.items():
+            scalars[f'process/seconds_{name}'.replace(' ', '_')] = seconds
         scalars['process/resident_gigabytes'] = psutil.Process().memory_info().rss / 1e9
         scalars['process/traces'] = self._traces()
         scalars['replay/transitions'] = self._replay.num_transitions
@@ -469,13 +508,11 @@ class Runner:
         self._iteration = state['iteration']
         self._agent.set_state(state['agent'])
         self._means = metrics.Means(state['means'])
-        self._csv_seen = state['csv']
+        sizes = state.get('csv_sizes', {})  # All that earlier versions kept of them.
+        self._csv_seen = state.get('csv') or {n: {'bytes': size} for n, size in sizes.items()}
         self._actions = list(arrays.pop('actions'))
         for part in _PARTS_WITH_ARRAYS:
-            prefix = f'{part}_'
-            getattr(self, f'_{part}').set_state(
-                {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
-            )
+            getattr(self, f'_{part}').set_state(_of_part(part, arrays))
 
     def _request_stop(self, number, frame):
         del frame
@@ -505,6 +542,68 @@ class Runner:
                 'Evaluation score: best %.1f at %s frames, last %.1f at %s frames.',
                 float(best['score_mean']), f'{int(best["frames"]):,}',
                 float(rows[-1]['score_mean']), f'{int(rows[-1]["frames"]):,}')  # fmt: skip
+
+
+class Learnt(NamedTuple):
+    """What a run has learnt, to look at.
+
+    Attributes:
+      posterior: posteriors.Posterior.
+      policy: acting.Policy, as the run evaluates.
+      epsilon: of the evaluation.
+      agent_steps: that the run had taken.
+    """
+
+    posterior: posteriors.Posterior
+    policy: acting.Policy
+    epsilon: float
+    agent_steps: int
+
+
+def learnt(directory) -> Learnt:
+    """Networks and posterior of a run, from its newest whole checkpoint.
+
+    The run folder is neither locked nor written to, so that a run may go on meanwhile. Its
+    configuration becomes gin's.
+
+    Raises:
+      CheckpointError: if there is no whole checkpoint of this version.
+      ConfigError: if its configuration is not one of this version.
+    """
+    directory = Path(directory)
+    config.load([str(directory / 'config.gin')])
+    defaults = {n: p.default for n, p in inspect.signature(Runner.__init__).parameters.items()}
+    bound = {**defaults, **gin.get_bindings('Runner')}
+    with contextlib.closing(environments.make(num_envs=1)) as env:
+        space, num_actions = env.single_observation_space, int(env.single_action_space.n)
+    built = [
+        networks.build(bound['network'](num_actions), space.shape, space.dtype) for _ in range(2)
+    ]
+    posterior = bound['posterior'](*built, None, bound['num_envs'], 0)
+    for path in newest_first(directory / 'checkpoints'):
+        fault = damage(path)
+        if fault:
+            logging.warning('Skipping the damaged checkpoint %s: %s', path, fault)
+            continue
+        state = _read_state(path)
+        if state['format'] != CHECKPOINT_FORMAT:
+            raise CheckpointError(f'{path} has format {state["format"]}, not {CHECKPOINT_FORMAT}')
+        status = tf.train.Checkpoint(posterior=posterior).read(str(path / 'variables'))
+        status.assert_existing_objects_matched().expect_partial()
+        with np.load(path / 'arrays.npz', allow_pickle=False) as arrays:
+            posterior.set_state(_of_part('posterior', arrays))
+        policy = acting.Policy(
+            posterior, bound['evaluation_preferences'], bound['evaluation_tie_break'],
+            bound['evaluation_belief'],
+        )  # fmt: skip
+        return Learnt(posterior, policy, bound['evaluation_epsilon'], state['agent']['agent_steps'])
+    raise CheckpointError(f'no whole checkpoint in {directory / "checkpoints"}')
+
+
+def _of_part(part, arrays):
+    """Of the arrays of a checkpoint those of one part, by the names that the part gave them."""
+    prefix = f'{part}_'
+    return {n.removeprefix(prefix): arrays[n] for n in arrays if n.startswith(prefix)}
 
 
 class _Games:
@@ -547,7 +646,8 @@ def list_gpus():
     return tf.config.list_physical_devices('GPU')
 
 
-def _set_up_devices(require_gpu):
+def _set_up_devices(require_gpu, tf32):
+    tf.config.experimental.enable_tensor_float_32_execution(tf32)
     gpus = list_gpus()
     if require_gpu and not gpus:
         raise UserError('Runner.require_gpu = True, but TensorFlow sees no GPU')

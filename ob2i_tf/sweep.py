@@ -428,6 +428,4 @@ def main(argv=None):
 
 
 if __name__ == '__main__':
-    from ob2i_tf import sweep as module  # So that workers find its functions by their name.
-
-    sys.exit(module.main())
+    sys.exit(main())

@@ -201,7 +201,6 @@ def _scan_from_the_end(lowest, offset, slope):
     Returns:
       [T, K].
     """
-    length = tf.shape(offset)[0]
 
     def compose(distance, lowest, offset, slope):
         later_lowest, later_offset, later_slope = (
@@ -215,9 +214,14 @@ def _scan_from_the_end(lowest, offset, slope):
             slope * later_slope,
         )
 
+    if offset.shape[0] is not None:
+        rows = 1, lowest, offset, slope
+        while rows[0] < offset.shape[0]:
+            rows = compose(*rows)
+        return tf.maximum(*rows[1:3])
     shape = tf.TensorShape([None, offset.shape[1]])
     _, lowest, offset, _ = tf.while_loop(
-        lambda distance, *_: distance < length,
+        lambda distance, *_: distance < tf.shape(offset)[0],
         compose,
         (1, lowest, offset, slope),
         shape_invariants=(tf.TensorShape([]), shape, shape, shape),

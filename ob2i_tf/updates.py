@@ -4,6 +4,7 @@ An update is built once for a run and hands out one `Batch` for each learner ste
 those of the moment in which they were computed: for episodes, when the episode was drawn.
 """
 
+import functools
 from typing import Callable, Literal, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
@@ -14,7 +15,9 @@ from ob2i_tf import networks, targets, types
 from ob2i_tf.replay import stack
 
 TAILS = ('pad', 'other_episode')
-CONSUMPTIONS = ('in_parts', 'whole', 'pooled')
+CONSUMPTIONS = ('in_parts', 'whole', 'pooled', 'spread')
+_ROW_MULTIPLE = 8  # Batches are padded to it, so that few shapes are compiled.
+_XLA_STATE_MULTIPLE = 64  # States of a pass, likewise.
 
 
 class _Pending(NamedTuple):
@@ -27,7 +30,7 @@ class _Pending(NamedTuple):
     end: int
 
 
-@gin.configurable(denylist=['selector', 'seed'])
+@gin.configurable(denylist=['selector', 'seed', 'xla'])
 class EpisodicUpdate:
     """Backward induction over whole episodes (paper, Algorithm 2), consumed from their end.
 
@@ -41,6 +44,7 @@ class EpisodicUpdate:
       target_network: gives Q~ and the bonus of the next value, B~, in one pass.
       selector: not used here, see TransitionUpdate.
       seed: of bootstrap masks, of the bonus, and of noisy networks.
+      xla: whether XLA compiles the passes of the networks.
       batch_size: transitions a learner step ("mini-batch size", paper, table 4).
       beta: diffusion factor, or one for each head.
       alpha_1: weight of the reward's bonus.
@@ -49,11 +53,14 @@ class EpisodicUpdate:
       mask_next_bonus: whether B~ has its factor 1{a' != a_{t+1}}.
       bonus: a `bonuses.Bonus`; None: no bonus, and no pass of the online network.
       mask_probability: that a head learns from a transition, see `bootstrap_masks`.
-      tail: what fills the last, short batch of an episode: 'pad', rows of weight 0, or
-        'other_episode', the last rows of another one with their own targets (the released code).
+      tail: the last batch of an episode is short: 'pad' leaves it so, but for rows of weight 0 up
+        to a multiple of 8; 'other_episode' fills it with the last rows of another one with their
+        own targets (the released code).
       consumption: how batches are made of episodes, besides 'in_parts': 'whole', one step on a
         whole episode, as Algorithm 2 writes it; 'pooled', `batch_size` transitions of as many
-        episodes as it takes, each whole but for the last one, which gives its end.
+        episodes as it takes, each whole but for the last one, which gives its end; 'spread',
+        `batch_size` transitions drawn from `episodes_per_batch` whole episodes in equal shares.
+      episodes_per_batch: of 'spread'.
       states_per_pass: states that go through a network at once when targets are computed.
     """
 
@@ -64,6 +71,7 @@ class EpisodicUpdate:
         target_network,
         selector=None,
         seed=0,
+        xla=False,
         batch_size: int = 32,
         beta: Union[float, Sequence[float]] = 0.5,
         alpha_1: float = 0.0,
@@ -74,6 +82,7 @@ class EpisodicUpdate:
         mask_probability: float = 1.0,
         tail: Literal[TAILS] = 'pad',
         consumption: Literal[CONSUMPTIONS] = 'in_parts',
+        episodes_per_batch: int = 4,
         states_per_pass: int = 256,
     ):
         if tail not in TAILS:
@@ -90,6 +99,11 @@ class EpisodicUpdate:
             raise ValueError(
                 'EpisodicUpdate needs batch_size >= 1 and states_per_pass >= 1, got '
                 f'{batch_size} and {states_per_pass}'
+            )
+        if not 1 <= episodes_per_batch <= batch_size:
+            raise ValueError(
+                'EpisodicUpdate.episodes_per_batch must be in 1..batch_size, got '
+                f'{episodes_per_batch}'
             )
         if np.shape(beta) not in ((), (network.num_heads,)):
             raise ValueError(
@@ -115,7 +129,13 @@ class EpisodicUpdate:
         self.bonus = bonus
         self.tail = tail
         self.consumption = consumption
+        self.episodes_per_batch = episodes_per_batch
         self.states_per_pass = states_per_pass
+        self._xla = xla
+        self._passes = {
+            network: tf.function(functools.partial(self._pass, network), jit_compile=xla or None)
+            for network in (network, target_network)
+        }
         self._pending = None
         self._compiled_targets = tf.function(
             self._episode_targets,
@@ -136,10 +156,13 @@ class EpisodicUpdate:
         """The batch of the next learner step, and the bonus means of an episode drawn for it.
 
         Returns:
-          Batch of `batch_size` rows, or T if 'whole'; and a dict, empty unless an episode
-          was drawn: 'bonus_mean' and 'next_bonus_mean', unweighted and before normalisation.
+          Batch of at most `batch_size` rows, or of T if 'whole', padded to a multiple of 8; and a
+          dict, empty unless an episode was drawn: 'bonus_mean' and 'next_bonus_mean', unweighted
+          and before normalisation.
         """
-        return self._pooled() if self.consumption == 'pooled' else self._next_part()
+        return {'pooled': self._pooled, 'spread': self._spread}.get(
+            self.consumption, self._next_part
+        )()
 
     def _next_part(self):
         report = {}
@@ -154,7 +177,7 @@ class EpisodicUpdate:
         if missing and self.tail == 'other_episode':
             other, _ = self._draw(at_most=missing)
             rows = _concatenate(rows, self._rows(other, 0, other.end))
-        return _pad(rows, size), report
+        return _pad(rows), report
 
     def _pooled(self):
         parts, missing = [], self.batch_size
@@ -162,7 +185,15 @@ class EpisodicUpdate:
             episode, report = self._draw(at_most=missing)
             parts.append(self._rows(episode, 0, episode.end))
             missing -= episode.end
-        return _concatenate(*parts), report
+        return _pad(_concatenate(*parts)), report
+
+    def _spread(self):
+        parts, places = [], self._generator.uniform([self.batch_size]).numpy()
+        for own_places in np.array_split(places, self.episodes_per_batch):
+            episode, report = self._draw()
+            rows = (own_places * episode.end).astype(int)  # Below `end`: places are below 1.
+            parts.append(_take(self._rows(episode, 0, episode.end), rows))
+        return _pad(_concatenate(*parts)), report
 
     def _draw(self, at_most=None):
         """An episode, or its last `at_most` transitions: no target depends on earlier ones."""
@@ -218,11 +249,19 @@ class EpisodicUpdate:
         """The values of all states of an episode: frames [history - 1 + T, *frame] -> [T, K, A]."""
         context = self.replay.history - 1
         seed = self._generator.make_seeds()[:, 0]
-        return networks.in_passes(
-            lambda start, end: network(_stack(frames[start : end + context], context + 1), seed),
-            tf.shape(frames)[0] - context, self.states_per_pass,
+        count = networks.num_rows(frames) - context
+        if self._xla:  # It compiles anew for each shape.
+            missing = -count % _XLA_STATE_MULTIPLE
+            frames = tf.pad(frames, [[0, missing]] + [[0, 0]] * (len(frames.shape) - 1))
+        q_values = networks.in_passes(
+            lambda start, end: self._passes[network](frames[start : end + context], seed),
+            networks.num_rows(frames) - context, self.states_per_pass,
             tf.TensorSpec([None, network.num_heads, network.num_actions], tf.float32),
         )  # fmt: skip
+        return q_values[:count]
+
+    def _pass(self, network, frames, seed):
+        return network(_stack(frames, self.replay.history), seed)
 
     @property
     def trackables(self):
@@ -247,13 +286,14 @@ class EpisodicUpdate:
         return [self._compiled_targets]
 
 
-@gin.configurable(denylist=['selector', 'seed'])
+@gin.configurable(denylist=['selector', 'seed', 'xla'])
 class TransitionUpdate:
     """Targets over one step, or a few, for transitions drawn uniformly (BootDQN, DQN and others).
 
     Args:
       replay, network, target_network, seed, batch_size, alpha_1, alpha_2, bonus, mask_probability:
         as for EpisodicUpdate.
+      xla: whether XLA compiles the targets.
       selector: (observations, seed) -> [B, K, A], what double Q-learning chooses a' by; None: the
         online network.
       double_q: choose a' by the selector, not by the target network (van Hasselt et al. 2016).
@@ -267,6 +307,7 @@ class TransitionUpdate:
         target_network,
         selector=None,
         seed=0,
+        xla=False,
         batch_size: int = 32,
         alpha_1: float = 0.0,
         alpha_2: float = 0.0,
@@ -299,7 +340,9 @@ class TransitionUpdate:
         self.alpha_1, self.alpha_2 = alpha_1, alpha_2
         self.bonus = bonus
         self.double_q = double_q
-        self._compiled_targets = tf.function(self._targets, reduce_retracing=True)
+        self._compiled_targets = tf.function(
+            self._targets, jit_compile=xla or None, reduce_retracing=True
+        )
 
     @property
     def ready(self):
@@ -423,13 +466,17 @@ def _stack(frames, history):
     return tf.stack([frames[i : i + count] for i in range(history)], axis=-1)
 
 
+def _take(batch, rows):
+    return types.Batch(*(x[rows] for x in batch))
+
+
 def _concatenate(*batches):
     return types.Batch(*map(np.concatenate, zip(*batches)))
 
 
-def _pad(batch, size):
-    """Appends rows of zeros, weight included, up to `size` rows."""
-    missing = size - len(batch.actions)
+def _pad(batch):
+    """Appends rows of zeros, weight included, up to a multiple of _ROW_MULTIPLE."""
+    missing = -len(batch.actions) % _ROW_MULTIPLE
     if not missing:
         return batch
     return types.Batch(

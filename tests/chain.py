@@ -44,6 +44,7 @@ def play(agent, env, agent_steps):
     heads = agent.heads.tolist()
     while agent.agent_steps < agent_steps:
         actions = agent.act(observations)
+        agent.learn()
         observations, *results = env.step(actions)
         agent.observe(actions, observations, *results)
         heads += agent.heads[results[-1]['game_over']].tolist()

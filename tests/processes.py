@@ -33,10 +33,9 @@ def _terminate_at(agent_steps):
     observe = Agent.observe
 
     def observe_and_stop(self, *args):
-        reports = observe(self, *args)
+        observe(self, *args)
         if self.agent_steps == agent_steps:
             os.kill(os.getpid(), signal.SIGTERM)
-        return reports
 
     Agent.observe = observe_and_stop
 

@@ -171,3 +171,20 @@ def test_the_seed_of_a_preference_is_not_that_of_the_belief():
     finally:
         tf.config.run_functions_eagerly(False)
     assert len({tuple(seed.numpy()) for seed in seeds}) == 4
+
+
+def test_xla_acts_the_same():
+    x = np.random.default_rng(0).integers(0, 256, (5, 20, 20, 4), dtype=np.uint8)
+    network = networks.build(
+        networks.MultiHeadQNetwork(4, 6, 8, conv_layers=((4, 4, 4),)), x.shape[1:], tf.uint8
+    )
+    for preferences in (acting.head_preferences, acting.ids_preferences):
+        actions = []
+        for xla in (False, True):
+            posterior = posteriors.EnsemblePosterior(network, network, None, 5, 0)
+            policy = acting.Policy(posterior, preferences, xla=xla)
+            rng = np.random.default_rng(1)
+            actions.append(
+                [policy.actions(x, rng.integers(6, size=5, dtype=np.int32), 0.2, rng)
+                 for _ in range(20)])  # fmt: skip
+        np.testing.assert_array_equal(*actions)

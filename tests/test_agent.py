@@ -79,6 +79,7 @@ def play(agent_steps, num_envs=1, corridor=None, **keywords):
         epsilons.append(agent.epsilon)
         action = agent.act(observations)
         actions.append(action)
+        agent.learn()
         observations, *results = env.step()
         agent.observe(action, observations, *results)
     return agent, tape, replay, env, np.array(heads), np.array(epsilons), np.array(actions)
@@ -95,6 +96,13 @@ def test_several_environments_keep_the_ratio(num_envs):
     _, tape, *_ = play(100, num_envs, corridor={'length': 2})
     assert tape.steps == list(range(44, 101, 4))
     assert tape.copies == [60, 90]  # Before learning starts there is nothing to copy.
+
+
+def test_an_episode_that_ends_with_a_step_is_drawn_from_the_next_learner_step_on():
+    # A life is lost after 5 agent steps: the first complete episode comes with step 5 itself.
+    for first, steps in ((4, [6, 7, 8]), (5, [6, 7, 8]), (6, [7, 8])):
+        _, tape, *_ = play(8, learning_starts=first, train_period=1)
+        assert tape.steps == steps
 
 
 def test_epsilon_changes_at_its_very_step():
@@ -316,6 +324,7 @@ def test_the_score_belongs_to_the_learner_that_played(small_networks):
     for _ in range(60):
         heads = agent.heads.copy()
         actions = agent.act(observations)
+        agent.learn()
         observations, rewards, *results = env.step(actions)
         agent.observe(actions, observations, rewards, *results)
         np.add.at(scores, heads, rewards)

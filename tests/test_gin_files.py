@@ -88,7 +88,7 @@ LINEAR_ROWS = {
 }
 ROWS = {
     **{f'{row}_atari': parts for row, parts in ATARI_ROWS.items()},
-    **{f'ob2i_atari_{kind}': ATARI_ROWS['ob2i'] for kind in ('released', 'small')},
+    **{f'ob2i_atari_{kind}': ATARI_ROWS['ob2i'] for kind in ('fast', 'released', 'small')},
     **{f'{row}_mnist_maze': parts for row, parts in MAZE_ROWS.items()},
     **{f'{row}_deep_sea': parts for row, parts in DEEP_SEA_ROWS.items()},
     **{f'{row}_linear_mdp': parts for row, parts in LINEAR_ROWS.items()},
@@ -159,7 +159,7 @@ def test_a_file_trains_and_resumes_exactly(file, tmp_path):
             shutil.copytree(straight, resumed)
             shutil.rmtree(max((resumed / 'checkpoints').iterdir()))
             (kept,) = (resumed / 'checkpoints').iterdir()
-            assert int(kept.name) == 110
+            assert 110 <= int(kept.name) < 118  # Within the second iteration.
     for table in ('train', 'eval', 'episodes', 'eval_episodes'):
         assert rows_of(resumed, table) == rows_of(straight, table)
     train = rows_of(straight)

@@ -318,6 +318,32 @@ def test_several_environments_learn_at_the_same_ratio_and_resume(tmp_path):
     assert all_rows(other) == all_rows(one)
 
 
+def test_xla_trains_and_a_profile_shows_the_phases(tmp_path):
+    settings = {
+        'Runner__xla': "('acting', 'targets', 'gradient_step')", 'Runner__profile': '(100, 110)',
+        'Runner__num_iterations': 1, 'Runner__checkpoint_steps': 0,
+    }  # fmt: skip
+    run(tmp_path / 'run', **settings)
+    (row,) = csv.DictReader(open(tmp_path / 'run' / 'train.csv'))
+    assert row['learner_steps'] == '15' and float(row['loss']) > 0
+    (profile,) = (tmp_path / 'run' / 'tensorboard').glob('plugins/profile/*/*.xplane.pb')
+    for phase in (b'act', b'targets', b'gradient step', b'wait for environments'):
+        assert phase in profile.read_bytes()
+    accumulator = EventAccumulator(str(tmp_path / 'run' / 'tensorboard')).Reload()
+    for phase in ('act', 'targets', 'gradient_step', 'wait_for_environments'):
+        (event,) = accumulator.Scalars(f'process/seconds_{phase}')
+        assert event.value > 0
+
+
+@pytest.mark.parametrize(
+    'name, value', [('xla', "('learner',)"), ('profile', '(5, 5)'), ('profile', '(3,)')]
+)
+def test_nonsense_of_speed_is_refused(name, value, tmp_path):
+    output = run(tmp_path / 'run', status=2, **{f'Runner__{name}': value})
+    assert f'Runner.{name}' in output.splitlines()[-1] and value in output.splitlines()[-1]
+    assert 'Traceback' not in output
+
+
 def test_training_is_the_same_without_evaluation(straight, tmp_path):
     base_dir, _ = straight
     run(tmp_path / 'run', Runner__evaluation_steps=0)

@@ -76,8 +76,9 @@ def test_an_episode_is_consumed_from_its_end(states_per_pass):
         np.testing.assert_array_equal(batch.observations[:count], stacks[start:end])
         np.testing.assert_array_equal(batch.actions[:count], episode.actions[start:end])
         np.testing.assert_allclose(batch.targets[:count], y[start:end], atol=1e-5)
-        np.testing.assert_array_equal(batch.weights, [1] * count + [0] * (32 - count))
-        assert batch.observations.shape == (32, 2, 2, HISTORY)
+        rows = 8 * -(-count // 8)
+        np.testing.assert_array_equal(batch.weights, [1] * count + [0] * (rows - count))
+        assert batch.observations.shape == (rows, 2, 2, HISTORY)
     _, report = update.next_batch()  # The next episode is drawn.
     assert set(report) == {'bonus_mean', 'next_bonus_mean'}
 
@@ -123,8 +124,36 @@ def test_whole_episode_in_one_step():
     replay, network, target_network, (episode,) = parts(length=70)
     update = updates.EpisodicUpdate(replay, network, target_network, consumption='whole')
     batch, _ = update.next_batch()
-    np.testing.assert_array_equal(batch.observations, all_stacks(episode)[:-1])
-    assert len(batch.targets) == 70 and batch.weights.all()
+    np.testing.assert_array_equal(batch.observations[:70], all_stacks(episode)[:-1])
+    np.testing.assert_array_equal(batch.weights, [1] * 70 + [0] * 2)
+
+
+def test_a_batch_is_spread_over_whole_episodes():
+    replay, network, target_network, episodes = parts(num_episodes=40, length=60)
+    update = updates.EpisodicUpdate(
+        replay, network, target_network, consumption='spread', episodes_per_batch=3, batch_size=31
+    )
+    found = []
+    for _ in range(20):
+        batch, report = update.next_batch()
+        assert report and len(batch.targets) == 32
+        np.testing.assert_array_equal(batch.weights, [1] * 31 + [0])
+        for part in (slice(0, 11), slice(11, 21), slice(21, 31)):
+            (index,) = [
+                index for index, episode in enumerate(episodes)
+                if any((all_stacks(episode)[:-1] == batch.observations[part][0])
+                       .all(axis=(1, 2, 3)))
+            ]  # fmt: skip
+            y = expected_targets(
+                episodes[index], network, target_network, beta=0.5, alpha_1=0, alpha_2=0
+            )
+            stacks = all_stacks(episodes[index])[:-1]
+            for observation, targets_of_row in zip(batch.observations[part], batch.targets[part]):
+                (row,) = np.flatnonzero((stacks == observation).all(axis=(1, 2, 3)))
+                np.testing.assert_allclose(targets_of_row, y[row], atol=1e-5)
+                found.append((index, row))
+    assert len({index for index, _ in found}) > 25  # Of 40 episodes, by 60 draws.
+    assert {row for _, row in found} == set(range(60))
 
 
 def test_lengths_do_not_retrace():
@@ -450,12 +479,12 @@ def noisy_parts(length, **keywords):
 
 @pytest.mark.parametrize('name', ['episodic', 'transitions'])
 def test_noise_is_drawn_once_for_all_targets_of_a_time_and_then_anew(name):
-    replay, *pair = noisy_parts(20, noise='factorised')
+    replay, *pair = noisy_parts(24, noise='factorised')
 
     def targets_of(seed):
         update = {
             'episodic': lambda: updates.EpisodicUpdate(
-                replay, *pair, beta=0.0, batch_size=20, states_per_pass=3, seed=seed),
+                replay, *pair, beta=0.0, batch_size=24, states_per_pass=3, seed=seed),
             'transitions': lambda: updates.TransitionUpdate(replay, *pair, seed=seed),
         }[name]()  # fmt: skip
         return [update.next_batch()[0].targets for _ in range(3)]
@@ -488,3 +517,59 @@ def test_networks_draw_noise_apart():
     y, maximum = (np.array([u.next_batch()[0].targets[0] for _ in range(6)]) for u in both)
     assert len(seeds) == 1 and seeds[0] is not None
     assert (y <= maximum + 1e-6).all() and (y < maximum - 1e-3).any()
+
+
+@pytest.mark.parametrize('length', [5, 64, 75])
+@pytest.mark.parametrize('update', [updates.EpisodicUpdate, updates.TransitionUpdate])
+def test_xla_computes_the_same_targets(update, length):
+    batches = []
+    for xla in (False, True):
+        replay, network, target_network, _ = parts(length=length)
+        made = update(
+            replay, network, target_network, xla=xla, alpha_1=0.3, alpha_2=0.2,
+            bonus=bonuses.UcbBonus(),
+        )  # fmt: skip
+        batches.append(made.next_batch()[0])
+    plain, compiled = batches
+    assert compiled.targets.dtype == np.float32
+    np.testing.assert_array_equal(plain.actions, compiled.actions)
+    np.testing.assert_allclose(plain.targets, compiled.targets, rtol=1e-4, atol=1e-5)
+
+
+def test_xla_compiles_few_shapes():
+    replay, network, target_network, _ = parts(length=3)
+    update = updates.EpisodicUpdate(replay, network, target_network, xla=True, states_per_pass=64)
+    for length in range(4, 130, 9):
+        replay.add_episode(random_episode(np.random.default_rng(length), length))
+    for _ in range(30):
+        update.next_batch()
+    assert [f.experimental_get_tracing_count() for f in update.compiled_functions()] == [1]
+
+
+def test_targets_of_a_network_in_bfloat16_are_float32():
+    x = np.random.default_rng(0).integers(0, 256, (6, 20, 20, 4), dtype=np.uint8)
+    trunk = {'conv_layers': ((8, 4, 2), (8, 3, 1)), 'hidden_units': 64}
+    exact, rounded = (
+        networks.build(networks.MultiHeadQNetwork(3, 5, **trunk, precision=precision, seed=4),
+                       x.shape[1:], tf.uint8)
+        for precision in networks.PRECISIONS
+    )  # fmt: skip
+    assert {variable.dtype for variable in rounded.variables} == {tf.float32}
+    values = [network(x) for network in (exact, rounded)]
+    assert values[1].dtype == tf.float32
+    difference = np.abs(values[0] - values[1]).max() / np.std(values[0])
+    assert 0 < difference < 0.05  # It does round, to 8 bits.
+    replay = EpisodeReplay((20, 20), 100, history=4, seed=3)
+    frames = np.random.default_rng(1).integers(0, 256, (11, 20, 20), dtype=np.uint8)
+    replay.add_episode(
+        types.Episode(frames, np.zeros(10, np.int32), np.ones(10, np.float32),
+                      np.full(10, 0.99, np.float32), frames[:3]))  # fmt: skip
+    targets_of = [
+        updates.EpisodicUpdate(replay, network, network, beta=1.0).next_batch()[0].targets[:10]
+        for network in (exact, rounded)
+    ]
+    assert targets_of[1].dtype == np.float32
+    np.testing.assert_allclose(targets_of[0], targets_of[1], atol=0.05)
+    # Nothing of a recursion of ten rewards of 1 is rounded to 8 bits.
+    without_value = [y[0] - 0.99**10 * y[-1] for y in targets_of]
+    np.testing.assert_allclose(without_value[0], without_value[1], atol=1e-2)

@@ -1,13 +1,14 @@
-"""Figures of runs beside the published results: PNG and SVG, safe for the colour-blind, in print too.
+"""Figures of runs beside the published results, readable in print and by the colour-blind.
 
-Each function returns Figures; nothing is shown on a screen. Text and axes have the colour INK, which
-the page replaces by that of its text.
+Each function returns Figures, as PNG and SVG. Text and axes have the colour INK, which the page
+replaces by that of its text.
 """
 
 import contextlib
 import io
 import math
 import re
+import textwrap
 from typing import List, NamedTuple
 
 import matplotlib
@@ -29,7 +30,8 @@ COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#B8860B', '#3A9BDC', '#7
 MARKERS = 'osD^vPX*'
 DASHES = ('-', (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)), (0, (9, 2)),
           (0, (3, 1, 1, 1, 1, 1)), (0, (2, 3)), (0, (7, 3, 2, 3)))  # fmt: skip
-PANELS = 12  # Of a page of curves.
+PANELS = 12  # Of a page of curves, at most.
+FEWEST_POINTS = 3  # Games, of a scatter.
 STYLE = {
     'font.size': 9, 'axes.titlesize': 9, 'axes.labelsize': 9, 'legend.fontsize': 8.5,
     'xtick.labelsize': 8, 'ytick.labelsize': 8, 'axes.spines.top': False,
@@ -64,7 +66,7 @@ def rendered(name, title, caption, figure) -> Figure:
 
 def inline_svg(figure) -> str:
     """The SVG as part of a page: text in the page's colour, ids of its own, a name."""
-    text = figure.svg[figure.svg.index('<svg'):].replace(INK, 'currentColor')
+    text = figure.svg[figure.svg.index('<svg') :].replace(INK, 'currentColor')
     text = re.sub(r'(\bid="|url\(#|href="#)', lambda match: match[1] + figure.name + '-', text)
     label = f'{figure.title}. {figure.caption}'.replace('&', '&amp;').replace('<', '&lt;')
     label = label.replace('"', '&quot;')
@@ -72,7 +74,7 @@ def inline_svg(figure) -> str:
 
 
 @contextlib.contextmanager
-def _style():
+def style():
     with plt.rc_context(STYLE):
         yield
 
@@ -86,22 +88,30 @@ def looks(methods):
     }
 
 
-def _millions(axis):
-    axis.xaxis.set_major_locator(ticker.MaxNLocator(5))
-    axis.xaxis.set_major_formatter(lambda value, _: f'{value / 1e6:g}M')
+def short(value) -> str:
+    """0.5, 20, 3k, 1.2M."""
+    for size, unit in ((1e6, 'M'), (1e3, 'k')):
+        if abs(value) >= size:
+            return f'{value / size:.4g}{unit}'
+    return f'{value:.4g}'
 
 
-def _short(axis):
-    """Scores as 0.5, 20, 3k, 1.2M."""
+def _short_ticks(axis):
+    axis.set_major_locator(ticker.MaxNLocator(4))
+    axis.set_major_formatter(lambda value, _: short(value))
 
-    def text(value, _):
-        for size, unit in ((1e6, 'M'), (1e3, 'k')):
-            if abs(value) >= size:
-                return f'{value / size:g}{unit}'
-        return f'{value:g}'
 
-    axis.yaxis.set_major_locator(ticker.MaxNLocator(4))
-    axis.yaxis.set_major_formatter(text)
+def _percent_ticks(axis):
+    """For a scale that is linear to 10 and logarithmic beyond."""
+    steps = [5, 10, 30, 100, 300, 1000, 3000, 10000, 30000]
+    axis.set_major_locator(ticker.FixedLocator([*(-step for step in steps), 0, *steps]))
+    axis.set_minor_locator(ticker.NullLocator())
+    axis.set_major_formatter(lambda value, _: f'{value:g}')
+
+
+def _heading(method, against):
+    """Names may be long."""
+    return textwrap.fill(f'{method} against {against}', 72)
 
 
 def curves_of(runs, table, column) -> pd.DataFrame:
@@ -115,7 +125,7 @@ def curves_of(runs, table, column) -> pd.DataFrame:
 
 
 def interval_of_mean(curves, draws=1000):
-    """Mean over seeds and its 95% bootstrap interval, at each number of frames; NaN with one seed."""
+    """Mean over seeds and its 95% bootstrap interval, a row each; NaN where there is one seed."""
     values = curves.to_numpy()
     count = values.shape[1]
     low, high = (np.full(len(values), np.nan) for _ in range(2))
@@ -132,11 +142,11 @@ def interval_of_mean(curves, draws=1000):
     return curves.mean(axis=1), low, high
 
 
-def _grid(count, columns=3, width=2.55, height=2.0):
-    columns = min(columns, count)
+def _grid(count):
+    columns = min(3, count)
     rows = -(-count // columns)
-    figure, axes = plt.subplots(rows, columns, figsize=(width * columns, height * rows + 0.5),
-                                squeeze=False, layout='constrained')  # fmt: skip
+    figure, axes = plt.subplots(rows, columns, figsize=(7.65, 2.0 * rows + 0.3), squeeze=False,
+                                layout='constrained')  # fmt: skip
     for axis in axes.flat[count:]:
         axis.axis('off')
     return figure, list(axes.flat[:count])
@@ -144,8 +154,12 @@ def _grid(count, columns=3, width=2.55, height=2.0):
 
 def _legend(figure, lines):
     names = list(lines)
-    figure.legend([lines[n] for n in names], names, loc='outside lower center',
-                  ncols=min(4, len(names)), handlelength=3.2)  # fmt: skip
+    characters = 16 * figure.get_figwidth()
+    columns = int(characters / (max(map(len, names)) + 8))  # A name and its line.
+    columns = min(4, len(names), max(1, columns))
+    figure.set_figheight(figure.get_figheight() + 0.18 * -(-len(names) // columns))
+    figure.legend([lines[n] for n in names], names, loc='outside lower center', ncols=columns,
+                  handlelength=3.2)  # fmt: skip
 
 
 def _panels(runs, table, column, known, name, title, caption, ylabel) -> List[Figure]:
@@ -156,10 +170,11 @@ def _panels(runs, table, column, known, name, title, caption, ylabel) -> List[Fi
             by_game.setdefault(run.game, {}).setdefault(run.method, []).append(run)
     names = sorted(by_game, key=game_order)
     look = looks({method for methods in by_game.values() for method in methods})
-    pages = [names[i : i + PANELS] for i in range(0, len(names), PANELS)]
+    count = -(-len(names) // PANELS)
+    pages = [names[len(names) * i // count : len(names) * (i + 1) // count] for i in range(count)]
     figures = []
     for number, page in enumerate(pages, 1):
-        with _style():
+        with style():
             figure, axes = _grid(len(page))
             lines = {}
             for axis, game in zip(axes, page):
@@ -175,12 +190,12 @@ def _panels(runs, table, column, known, name, title, caption, ylabel) -> List[Fi
                     (lines[method],) = axis.plot(
                         curves.index, mean, lw=1.6, **look[method], **marker
                     )
+                axis.set_xlim(0, 1.04 * axis.dataLim.x1)
                 if known is not None and game in known.paper.index:
                     lines |= _end_points(axis, known, game)
                 axis.set_title(game)
-                axis.margins(x=0.03)
-                _millions(axis)
-                _short(axis)
+                _short_ticks(axis.xaxis)
+                _short_ticks(axis.yaxis)
             for axis in axes[-3:]:
                 axis.set_xlabel('frames')
             figure.supylabel(ylabel, fontsize=9)
@@ -194,18 +209,31 @@ def _panels(runs, table, column, known, name, title, caption, ylabel) -> List[Fi
 
 
 def _end_points(axis, known, game):
-    """Published scores at the right edge, random and human play as lines."""
+    """Published scores at the right edge, random and human play as lines.
+
+    What is so far from the curves that they would be flat beside it is written in the corner.
+    """
     lines = {}
-    right = axis.get_xlim()[1]
-    for i, method in enumerate(known.paper):
-        lines[f'{method}, paper at 20M'] = axis.scatter(
-            right, known.paper.loc[game, method], marker=MARKERS[i], s=16, facecolor='none',
-            edgecolor=INK, lw=0.8, clip_on=False, zorder=3)  # fmt: skip
+    low, high = axis.get_ylim()
+    span, right = high - low, axis.get_xlim()[1]
+    published = known.paper.loc[game]
+    near = published.between(low - 2 * span, high + 2 * span)
+    for method, marker in zip(known.paper, MARKERS):
+        if near[method]:
+            lines[f'{method}, paper at 20M'] = axis.scatter(
+                right, published[method], marker=marker, s=16, facecolor='none',
+                edgecolor=INK, lw=0.8, clip_on=False, zorder=3)  # fmt: skip
+    far = published[~near]
+    if len(far):
+        bounds = ' to '.join(dict.fromkeys(short(value) for value in (far.min(), far.max())))
+        where = 'above' if far.min() > high else 'below' if far.max() < low else 'beyond'
+        axis.text(0.98, 0.98, f'paper, {where}: {bounds}', transform=axis.transAxes,
+                  ha='right', va='top', fontsize=7)  # fmt: skip
     low, high = axis.get_ylim()  # Before the lines: human play may be far above everything.
     margin = 0.03 * (high - low)
     lines['human'] = axis.axhline(known.human[game], color=INK, lw=0.7, ls=(0, (1, 2)))
     lines['random'] = axis.axhline(known.random[game], color=INK, lw=0.7, ls=(0, (6, 3)))
-    axis.set_ylim(min(low, known.random[game]) - margin, high)
+    axis.set_ylim(min(low, known.random[game]) - margin, high + 5 * margin * (len(far) > 0))
     return lines
 
 
@@ -213,8 +241,9 @@ def learning_curves(runs, known) -> List[Figure]:
     return _panels(
         runs, 'eval', 'score_mean', known, 'learning_curves', 'Learning curves',
         'Evaluation score over training frames. Thin: seeds. Thick: their mean, with its 95% '
-        'bootstrap interval where there are two seeds. Marks at the right edge: published scores at '
-        '20M frames, wherever the runs end.', 'evaluation score',
+        'bootstrap interval where there are two seeds. Marks at the right edge: published scores '
+        'at 20M frames, wherever the runs end; in the corner those that lie far off.',
+        'evaluation score',
     )  # fmt: skip
 
 
@@ -241,7 +270,7 @@ def relative_scores(mine, baseline, known, method, against, name) -> List[Figure
     relative = (100 * relative.dropna()).sort_values()
     if relative.empty:
         return []
-    with _style():
+    with style():
         figure, axis = plt.subplots(figsize=(6.3, 0.17 * len(relative) + 1.1), layout='constrained')
         better = relative > 0
         axis.barh(range(len(relative)), relative, height=0.72,
@@ -254,19 +283,20 @@ def relative_scores(mine, baseline, known, method, against, name) -> List[Figure
         axis.set_ylim(-0.7, len(relative) - 0.3)
         axis.axvline(0, color=INK, lw=0.8)
         axis.set_xscale('symlog', linthresh=10)
-        axis.xaxis.set_major_formatter(lambda value, _: f'{value:g}')
+        _percent_ticks(axis.xaxis)
         axis.margins(x=0.16)
-        axis.set_xlabel(f'relative score of {method} against {against}, % (linear to 10, then log)')
+        axis.set_title(_heading(method, against))
+        axis.set_xlabel('relative score, % (linear to 10, then log)')
         counts = int(better.sum()), int((relative == 0).sum()), int((relative < 0).sum())
         return [rendered(
             name, f'{method} against {against}',
-            f'(score - baseline) / (max(human, baseline) - random) in percent. {len(relative)} '
-            f'games: {counts[0]} above, {counts[1]} equal, {counts[2]} below.', figure,
+            '(score - baseline) / (max(human, baseline) - random) in percent. Of '
+            f'{len(relative)}: {counts[0]} above, {counts[1]} equal, {counts[2]} below.', figure,
         )]  # fmt: skip
 
 
 def episode_length(runs, mine, baseline, known, method, against, name) -> List[Figure]:
-    """Length of evaluation games against relative score, a point a game (paper, failure analysis)."""
+    """Length of games against relative score, a point a game (paper, failure analysis)."""
     lengths = {}
     for run in runs:
         if run.method == method:
@@ -279,9 +309,9 @@ def episode_length(runs, mine, baseline, known, method, against, name) -> List[F
     points = pd.DataFrame(
         {'length': {game: np.mean(seeds) for game, seeds in lengths.items()}, 'score': relative}
     ).dropna()
-    if points.empty:
+    if len(points) < FEWEST_POINTS:
         return []
-    with _style():
+    with style():
         figure, axis = plt.subplots(figsize=(6.3, 4.2), layout='constrained')
         above = points['score'] > 0
         for mask, colour, marker in ((above, COLOURS[0], 'o'), (~above, COLOURS[1], 'v')):
@@ -297,13 +327,14 @@ def episode_length(runs, mine, baseline, known, method, against, name) -> List[F
         axis.xaxis.set_major_formatter(lambda value, _: f'{value:,g}')
         axis.set_yscale('symlog', linthresh=10)
         axis.margins(x=0.08, y=0.08)
-        axis.yaxis.set_major_formatter(lambda value, _: f'{value:g}')
+        _percent_ticks(axis.yaxis)
+        axis.set_title(_heading(method, against))
         axis.set_xlabel('mean length of an evaluation game, agent steps')
-        axis.set_ylabel(f'relative score against {against}, %')
+        axis.set_ylabel('relative score, %')
         return [rendered(
             name, f'Episode length and relative score: {method} against {against}',
-            'A point a game, named where it is further than 5% from 0. The paper finds its method weak '
-            'where games are short.', figure,
+            'A point a game, named where it is further than 5% from 0. The paper finds its method '
+            'weak where games are short.', figure,
         )]  # fmt: skip
 
 
@@ -318,7 +349,7 @@ def performance_profiles(normalised, known, draws=500) -> List[Figure]:
     taus = np.linspace(0, 4, 161)
     if normalised.empty:
         return []
-    with _style():
+    with style():
         figure, axis = plt.subplots(figsize=(6.3, 3.6), layout='constrained')
         rng = np.random.default_rng(0)
         groups = dict(tuple(normalised.groupby('method')))
@@ -326,7 +357,7 @@ def performance_profiles(normalised, known, draws=500) -> List[Figure]:
         for method, group in groups.items():
             games = [values.to_numpy() for _, values in group.groupby('game')['normalised']]
             share = _share(games, taus)
-            axis.plot(taus, share, lw=1.8, label=f'{method}, {len(games)} games', **look[method])
+            axis.plot(taus, share, lw=1.8, label=f'{method}, n = {len(games)}', **look[method])
             if max(len(values) for values in games) > 1:
                 bands = [_share([rng.choice(g, len(g)) for g in games], taus) for _ in range(draws)]
                 axis.fill_between(taus, *np.percentile(bands, [2.5, 97.5], axis=0),
@@ -342,9 +373,9 @@ def performance_profiles(normalised, known, draws=500) -> List[Figure]:
         axis.legend(loc='upper right')
         return [rendered(
             'performance_profiles', 'Performance profiles',
-            'Share of runs whose human-normalised score is above a threshold, each game counting '
-            'alike; bands are 95% bootstrap intervals over seeds. The paper\'s lines are of one '
-            'mean a game.', figure,
+            'Share of runs whose human-normalised score is above a threshold, each of the n games '
+            'counting alike; bands are 95% bootstrap intervals over seeds. The paper\'s lines are '
+            'of one mean a game.', figure,
         )]  # fmt: skip
 
 
@@ -359,7 +390,7 @@ def intervals(summary, known) -> List[Figure]:
     published = published[published['frames_millions'] == 20]
     rows = [(f'{r["method"]} (here)', r, COLOURS[0]) for _, r in summary.iterrows()]
     rows += [(f'{r["method"]} (paper)', r, INK) for _, r in published.iterrows()]
-    with _style():
+    with style():
         figure, axes = plt.subplots(1, 4, figsize=(7.6, 0.26 * len(rows) + 1.0), sharey=True,
                                     layout='constrained')  # fmt: skip
         for axis, name in zip(axes, scores.STATISTICS):
@@ -385,15 +416,17 @@ def all_figures(runs, table, summary, known, score='score_last', method=None) ->
     """Every figure that these runs allow.
 
     Args:
-      method: whose relative scores are shown; by default OB2I, or the first there is.
+      method: whose relative scores are shown; by default OB2I, of several the one with most games,
+        else any.
     """
     mine = scores.by_game(table, score)
     of_paper = [m for m in mine if mine[m].reindex(ATARI_49).notna().any()]
     figures = [*intervals(summary, known)] if len(summary) else []
     figures += learning_curves(runs, known)
     figures += performance_profiles(scores.normalised_runs(table, known, score), known)
-    method = method or next((m for m in of_paper if m.startswith('OB2I')), (of_paper or [None])[0])
-    if method:
+    if method is None and of_paper:
+        method = max(of_paper, key=lambda m: (m.startswith('OB2I'), mine[m].count()))
+    if method is not None:
         baselines = [(m, mine[m], m) for m in of_paper if m != method]
         baselines += [(f'{m} (paper)', known.paper[m], f'{m}_paper') for m in known.paper]
         for against, baseline, file in baselines:

@@ -136,14 +136,14 @@ def _read_run(folder, name, problems) -> Optional[Run]:
         config = parse_config(text)
         if not config:
             report('config.gin is empty or no configuration')
-    by_path = re.match(r'(.*)/([^/]+)/([^/]+)/seed(\d+)$', str(folder.resolve()))
-    game = config.get('make_environment.name') or (by_path and by_path.group(3))
-    seed = config.get('Runner.seed', by_path and by_path.group(4))
-    method = name or row_of(config) or (by_path and by_path.group(2))
-    if not game or seed is None or not method:
-        missing = [what for what, known in
-                   (('method', method), ('game', game), ('seed', seed is not None)) if not known]
-        report(f'left out: nothing tells its {", ".join(missing)}')  # fmt: skip
+    path_method, path_game, path_seed = _by_path(folder)
+    method = name or row_of(config) or path_method
+    game = config.get('make_environment.name', path_game)
+    seed = config.get('Runner.seed', path_seed)
+    known = {'method': method, 'game': game, 'seed': seed}
+    unknown = [what for what, value in known.items() if value is None]
+    if unknown:
+        report(f'left out: nothing tells its {", ".join(unknown)}')
         return None
     if not config:
         report(f'without a configuration; by its path it is {method}, {game}, seed {seed}')
@@ -171,14 +171,20 @@ def _read_run(folder, name, problems) -> Optional[Run]:
         report(f'cut short: {int(reached):,} of {planned:,} frames')
     environment = _read_text(folder / 'environment.json', lambda what: None)
     try:
-        environment = json.loads(environment) if environment else {}
-        if not isinstance(environment, dict):
-            raise ValueError
+        environment = json.loads(environment or '{}')
     except ValueError:
-        report('environment.json is damaged')
+        environment = None
+    if not isinstance(environment, dict):
+        report('environment.json is damaged or of another version')
         environment = {}
     return Run(folder, method, game, str(seed), config, environment, evaluation, tables['train'],
                tables['eval_episodes'], planned)  # fmt: skip
+
+
+def _by_path(folder):
+    """Configuration, task and seed of runs/<configuration>/<task>/seed<seed>, else Nones."""
+    match = re.fullmatch(r'.*/([^/=]+)/([^/=]+)/seed(\d+)', str(folder.resolve()))
+    return match.groups() if match else (None, None, None)
 
 
 def _read_text(path, report):
@@ -332,7 +338,7 @@ def _natural(text):
 
 
 def differences(runs) -> Dict[str, Dict[str, List[Run]]]:
-    """{binding: {its value as text: runs}} of the bindings in which runs of a method may not differ.
+    """{binding: {value as text: runs}} of the bindings in which runs of a method may not differ.
 
     Only bindings with two values and more; runs that lack a binding have '(not there)'.
     """
@@ -371,6 +377,7 @@ def _apart(runs, named, problems):
 
 
 def _variants(method, group, different):
+    """The runs of a row under names that tell their configurations apart."""
     values = {id(run): [] for run in group}
     for by_value in different.values():
         for value, members in by_value.items():
@@ -379,25 +386,26 @@ def _variants(method, group, different):
     variants = {}
     for run in group:
         variants.setdefault(tuple(values[id(run)]), []).append(run)
-    folders = [{_config_folder(run) for run in members} for members in variants.values()]
-    by_folder = all(len(names) == 1 and None not in names for names in folders) and len(
-        set.union(*folders)
-    ) == len(folders)
-    result = []
-    for number, (key, members) in enumerate(variants.items(), 1):
-        if by_folder:
-            label = _config_folder(members[0])
-        elif len(different) <= 3:
-            label = ', '.join(f'{b.rpartition(".")[2]} {v}' for b, v in zip(different, key))
-        else:
-            label = f'variant {number}'
-        result += [run._replace(method=f'{method} ({label})') for run in members]
-    return result
+    names = [binding.rpartition('.')[2] for binding in different]
+    labels = _labels(names, variants)
+    return [
+        run._replace(method=f'{method} ({label})')
+        for label, members in zip(labels, variants.values())
+        for run in members
+    ]
 
 
-def _config_folder(run):
-    match = re.match(r'.*/([^/]+)/[^/]+/seed\d+$', str(run.path.resolve()))
-    return match and match.group(1)
+def _labels(names, variants):
+    """One for each variant: its folder, its value of one binding or of up to three, or a number."""
+    folders = [{_by_path(run.path)[0] for run in members} for members in variants.values()]
+    if len(set.union(*folders) - {None}) == sum(map(len, folders)) == len(folders):
+        return [folder for (folder,) in folders]
+    for name, of_all in zip(names, zip(*variants)):
+        if len(set(of_all)) == len(of_all):
+            return [f'{name} {value}' for value in of_all]
+    if len(names) <= 3:
+        return [', '.join(f'{n} {v}' for n, v in zip(names, key)) for key in variants]
+    return [f'variant {number}' for number, _ in enumerate(variants, 1)]
 
 
 def _in_words(different, most=4):

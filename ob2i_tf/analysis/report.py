@@ -2,9 +2,8 @@
 
 import html
 import os
+import urllib.parse
 from pathlib import Path
-
-import pandas as pd
 
 from ob2i_tf.analysis import figures, load, page, scores, tables
 from ob2i_tf.errors import UserError
@@ -12,6 +11,8 @@ from ob2i_tf.errors import UserError
 SUMMARY_COLUMNS = ['method', 'games', 'seeds', *scores.STATISTICS, *(
     f'{name}{end}' for name in scores.STATISTICS for end in ('_low', '_high')),
     'seeds_fewest', 'seeds_most', 'runs']  # fmt: skip
+
+_VERSIONS = ('ob2i_tf', 'tensorflow', 'numpy', 'ale-py', 'python')  # Which are shown.
 
 
 def write(sources, out, score='score_last', method=None) -> Path:
@@ -122,20 +123,23 @@ def _figures(shown):
 def _configurations(runs):
     different = load.differences([run for run in runs if run.config])
     if not different:
-        return '<p>The runs differ in game and seed only.</p>'
-    rows = [
-        [binding, '; '.join(f'{value}: {_methods(members)}' for value, members in values.items())]
-        for binding, values in different.items()
-    ]
-    return '<p>Bindings in which runs differ, besides game, seed and length.</p>' + _table(
-        tables.Table('configurations', 'Differences', ['Binding', 'Values'], rows)
-    ).replace('<table>', '<table class="text">')
+        return '<p>The runs differ in game, seed and length only.</p>'
+    methods = list(dict.fromkeys(run.method for run in runs))
+    rows = [[binding, *(_values(by_value, method) for method in methods)]
+            for binding, by_value in different.items()]  # fmt: skip
+    table = tables.Table('configurations', 'Bindings in which runs differ, besides game, seed and '
+                         'length', ['Binding', *methods], rows)  # fmt: skip
+    return _table(table)
 
 
-def _methods(runs):
-    counts = pd.Series([run.method for run in runs]).value_counts(sort=False)
-    return ', '.join(f'{method} ({count} run{"s" * (count > 1)})'
-                     for method, count in counts.items())  # fmt: skip
+def _values(by_value, method):
+    """The value that the runs of a method have; of several each with its number of runs."""
+    counts = {value: sum(run.method == method for run in members)
+              for value, members in by_value.items()}  # fmt: skip
+    counts = {value: count for value, count in counts.items() if count}
+    if len(counts) == 1:
+        return next(iter(counts))
+    return ', '.join(f'{value} ({count} runs)' for value, count in counts.items()) or None
 
 
 def _runs(runs, out):
@@ -143,12 +147,12 @@ def _runs(runs, out):
     for run in runs:
         packages = run.environment.get('packages')
         packages = packages if isinstance(packages, dict) else {}
-        versions = ', '.join(f'{name} {version}' for name, version in packages.items()
-                             if name in ('ob2i_tf', 'tensorflow'))  # fmt: skip
+        packages = {**packages, 'python': run.environment.get('python')}
+        versions = ', '.join(f'{name} {packages[name]}' for name in _VERSIONS if packages.get(name))
         commit = str(run.environment.get('git_commit') or '')[:8]
         reached = run.eval['frames'].max() if len(run.eval) else None
         rows.append([run.method, run.game, run.seed, None if reached is None else int(reached),
-                     versions or None, commit or None, os.path.relpath(run.path, out)])  # fmt: skip
+                     versions or None, commit or None, str(run.path)])  # fmt: skip
     table = tables.Table(
         'runs', f'{len(runs)} run folders',
         ['Method', 'Game', 'Seed', 'Frames', 'Versions', 'Commit', 'Folder'], rows,
@@ -162,7 +166,11 @@ def _viewers(runs, out):
     for run in runs:
         viewer = run.path / 'viewer' / 'episode.html'
         if viewer.exists():
-            target = html.escape(os.path.relpath(viewer, out))
+            target = urllib.parse.quote(os.path.relpath(viewer, out))
             text = html.escape(f'{run.method}, {run.game}, seed {run.seed}')
             links.append(f'<li><a href="{target}">{text}</a></li>')
-    return f'<h3>Recorded games</h3><ul>{"".join(links)}</ul>' if links else ''
+    shown = f'<ul>{"".join(links)}</ul>' if links else (
+        '<p>None. <code>python -m ob2i_tf.analysis.episode RUN --out RUN/viewer</code> records one '
+        'of a run that has checkpoints.</p>'
+    )  # fmt: skip
+    return f'<h3 id="viewers">Recorded games</h3>{shown}'

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import math
 from typing import List, NamedTuple, Sequence, Tuple
 
@@ -13,7 +14,8 @@ from ob2i_tf.environments.games import ATARI_49
 ABLATION_GAMES = ('Q*Bert', 'Space Invaders', 'Freeway')
 MONTEZUMA = "Montezuma's Revenge"
 _LATEX = {'&': r'\&', '%': r'\%', '_': r'\_', '#': r'\#', '$': r'\$', '{': r'\{', '}': r'\}',
-          '~': r'\textasciitilde{}', '^': r'\textasciicircum{}', '\\': r'\textbackslash{}'}  # fmt: skip
+          '~': r'\textasciitilde{}', '^': r'\textasciicircum{}',
+          '\\': r'\textbackslash{}'}  # fmt: skip
 
 
 class Table(NamedTuple):
@@ -67,7 +69,8 @@ def latex(table) -> str:
         lines.append('    ' + ' & '.join(texts) + r' \\')
     return '\n'.join([
         r'\begin{table}', r'  \centering', rf'  \caption{{{_escaped(table.title)}}}',
-        rf'  \label{{tab:{table.name}}}', rf'  \begin{{tabular}}{{l{"r" * (len(table.columns) - 1)}}}',
+        rf'  \label{{tab:{table.name}}}',
+        rf'  \begin{{tabular}}{{l{"r" * (len(table.columns) - 1)}}}',
         r'    \toprule', '    ' + ' & '.join(map(_escaped, table.columns)) + r' \\',
         r'    \midrule', *lines, r'    \bottomrule', r'  \end{tabular}',
         *(rf'  \par\smallskip{{\footnotesize {_escaped(note)}}}' for note in table.notes),
@@ -132,12 +135,14 @@ def coverage(runs, table) -> List[str]:
 
 def raw_scores(table, known, score) -> Table:
     """Raw scores of the 49 games beside the published columns (paper, table of raw scores)."""
+    table = table[table['game'].isin(ATARI_49)]
     mine = scores.by_game(table, score)
     counts = table.groupby(['method', 'game']).size()
     methods = list(mine)
     earlier = [name for name in known.earlier if known.earlier[name].notna().sum() > 24]
     columns = ['Game', 'Random', 'Human', *(f'{m} (here)' for m in methods),
-               *(f'{m} (paper)' for m in known.paper), *(f'{m} (200M)' for m in earlier)]  # fmt: skip
+               *(f'{m} (paper)' for m in known.paper),
+               *(f'{m} (200M)' for m in earlier)]  # fmt: skip
     rows = []
     for game in ATARI_49:
         rows.append(
@@ -153,12 +158,11 @@ def raw_scores(table, known, score) -> Table:
         'times as long.'
     ]
     for method in methods:
-        n = counts[method].reindex(ATARI_49).dropna()
-        if len(n):
-            notes.append(
-                f'{method} (here): {len(n)} of {len(ATARI_49)} games, {_range(n)} a game, '
-                f'{_frames(table[table["method"] == method])} frames.'
-            )
+        n = counts[method]
+        notes.append(
+            f'{method} (here): {len(n)} of {len(ATARI_49)} games, {_range(n)} a game, '
+            f'{_frames(table[table["method"] == method])} frames.'
+        )
     return Table('raw_scores', 'Raw scores, 49 Atari games', columns, rows, _best(rows, of_20m),
                  tuple(notes))  # fmt: skip
 
@@ -170,7 +174,7 @@ def _range(counts):
 
 def _frames(rows):
     low, high = rows['frames'].min(), rows['frames'].max()
-    return f'{low / 1e6:g}M' if low == high else f'{low / 1e6:g}M to {high / 1e6:g}M'
+    return f'{low:,}' if low == high else f'{low:,} to {high:,}'
 
 
 def other_tasks(table) -> Table:
@@ -178,10 +182,10 @@ def other_tasks(table) -> Table:
     other = table[~table['game'].isin(ATARI_49)]
     rows = []
     for (game, method), group in other.groupby(['game', 'method']):
-        rows.append([game, method, len(group), int(group['frames'].min()),
-                     float(group['score_last'].mean()), float(group['score_best'].mean())])  # fmt: skip
-    return Table('other_tasks', 'Other tasks',
-                 ['Task', 'Method', 'Seeds', 'Frames', 'Last score', 'Best score'], rows)  # fmt: skip
+        means = [float(group[f'score_{which}'].mean()) for which in ('last', 'best')]
+        rows.append([game, method, len(group), int(group['frames'].min()), *means])
+    columns = ['Task', 'Method', 'Seeds', 'Frames', 'Last score', 'Best score']
+    return Table('other_tasks', 'Other tasks', columns, rows)
 
 
 def normalised_summary(summary, known) -> Table:
@@ -190,26 +194,33 @@ def normalised_summary(summary, known) -> Table:
     for _, row in summary.iterrows():
         seeds = _range(pd.Series([row['seeds_fewest'], row['seeds_most']]))
         rows.append([f'{row["method"]} (here)', f'{int(row["games"])} of 49', seeds, *(
-            _with_interval(row, name) for name in scores.STATISTICS)])  # fmt: skip
-    for _, row in scores.published_summary(known).iterrows():
-        where = 'paper' if row['frames_millions'] == 20 else '200M'
-        rows.append(
-            [f'{row["method"]} ({where})', f'{int(row["games"])} of 49', 'means',
-             *(f'{100 * row[name]:.1f}' for name in scores.STATISTICS)]
+            _with_interval(row, name) for name in scores.STATISTICS), None, None])  # fmt: skip
+    computed = scores.published_summary(known).set_index(['method', 'frames_millions'])
+    printed = known.summary.set_index(['method', 'frames_millions'])
+    for key in dict.fromkeys([*computed.index, *printed.index]):
+        method, frames = key
+        games, texts = None, [None] * len(scores.STATISTICS)
+        if key in computed.index:
+            games = f'{int(computed.loc[key, "games"])} of 49'
+            texts = [f'{100 * computed.loc[key, name]:.1f}' for name in scores.STATISTICS]
+        as_printed = (
+            [int(printed.loc[key, name]) for name in ('mean', 'median')]
+            if key in printed.index else [None, None]
         )  # fmt: skip
-    for _, row in known.summary.iterrows():
-        rows.append([f'{row["method"]}, as printed ({row["frames_millions"]}M)', '', '',
-                     str(row['mean']), str(row['median']), None, None])  # fmt: skip
+        rows.append([f'{method} (paper)' if method in known.paper else f'{method} ({frames}M)',
+                     games, None, *texts, *as_printed])  # fmt: skip
     return Table(
         'normalised_summary', 'Human-normalised scores, percent',
-        ['Method', 'Games', 'Seeds', 'Mean', 'Median', 'IQM', 'Optimality gap'], rows,
+        ['Method', 'Games', 'Seeds', 'Mean', 'Median', 'IQM', 'Optimality gap', 'Mean as printed',
+         'Median as printed'], rows,
         notes=(
             'By the paper\'s formula and its random and human scores. In brackets the 95% interval '
             'of a bootstrap stratified by game; none with one seed a game. Rows over different '
             'games are not comparable.',
-            'Published columns are means over seeds: their IQM and optimality gap are of one value a '
-            'game. "As printed" are the numbers of the paper\'s own summary, whose 200M columns are '
-            'over other games or other human scores (third_party/README.md).',
+            'Published scores are means over seeds: their IQM and optimality gap are of one value '
+            'a game. "As printed" are the numbers of the paper\'s own summary; for methods that '
+            'are not the paper\'s they are over other games or with other human scores '
+            '(third_party/README.md).',
         ),
     )  # fmt: skip
 
@@ -242,28 +253,26 @@ def _row(method):
 
 def montezuma(table, known, score) -> Table:
     """Montezuma's Revenge, where none of the paper's methods scores."""
-    rows = [[f'{row["method"]} (paper)', f'{row["frames_millions"]}M', float(row['score'])]
+    rows = [[f'{row["method"]} (paper)', f'{row["frames_millions"]},000,000', float(row['score'])]
             for _, row in known.montezuma.iterrows()]  # fmt: skip
     here = table[table['game'] == MONTEZUMA]
     for method, group in here.groupby('method'):
-        frames = group['frames'].max()
-        rows.append([f'{method} (here)', f'{frames / 1e6:g}M', float(group[score].mean())])
+        rows.append([f'{method} (here)', _frames(group), float(group[score].mean())])
     return Table('montezuma', MONTEZUMA, ['Method', 'Frames', 'Score'], rows)
 
 
 def wins_ties_losses(table, known, score) -> Table:
-    """How often a method is above, at and below each other one."""
-    mine = scores.by_game(table, score)
-    columns = {f'{m} (here)': mine[m] for m in mine}
-    columns |= {f'{m} (paper)': known.paper[m] for m in known.paper}
+    """In how many of the 49 games a method is above, at and below each other one."""
+    mine = scores.by_game(table[table['game'].isin(ATARI_49)], score)
+    here = {f'{m} (here)': mine[m] for m in mine}
+    paper = {f'{m} (paper)': known.paper[m] for m in known.paper}
+    pairs = [*itertools.combinations(here, 2), *itertools.product(here, paper),
+             *(('OB2I (paper)', other) for other in paper if other != 'OB2I (paper)')]  # fmt: skip
     rows = []
-    lefts = [name for name in columns if name.endswith('(here)')] + ['OB2I (paper)']
-    for left in lefts:
-        for right in columns:
-            if left != right:
-                counts = scores.wins_ties_losses(columns[left], columns[right])
-                if sum(counts):
-                    rows.append([left, right, *counts, f'{sum(counts)} of 49'])
+    for pair in pairs:
+        counts = scores.wins_ties_losses(*((here | paper)[name] for name in pair))
+        if sum(counts):
+            rows.append([*pair, *counts, f'{sum(counts)} of 49'])
     return Table(
         'wins_ties_losses', 'Wins, ties and losses',
         ['Method', 'Against', 'Wins', 'Ties', 'Losses', 'Games in common'], rows,

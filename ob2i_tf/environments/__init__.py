@@ -1,5 +1,8 @@
 """Environments, all of them Gymnasium vector environments made by `make`.
 
+`step_async` and `step_wait` are the halves of `step`, named as in AsyncVectorEnv: what is done in
+between runs while emulators play.
+
 Each resets a finished game within the step that ends it (SAME_STEP) and gives dense arrays in
 `info`: raw_rewards [N], game_over [N] (the game was reset: obs[i] opens the next one) and final_obs
 [N, *stack] (what this step really led to; equal to obs[i] where the game goes on).

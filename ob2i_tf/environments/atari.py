@@ -165,7 +165,9 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
         self._history = history
         self._clip_rewards = clip_rewards
         self._limit_agent_steps = -(-max_episode_frames // frame_skip)
-        self._ale_actions = np.array([a.value for a in self._env.ale.get_action_set()])
+        ale_actions = self._env.ale.get_action_set()
+        self.metadata['action_names'] = tuple(action.name for action in ale_actions)
+        self._ale_actions = np.array([action.value for action in ale_actions])
         has_fire = bool(_FIRE in self._ale_actions)
         self._followers = [
             _Follower(roms.get_rom_path(rom), frame_skip, press_fire and has_fire)
@@ -200,13 +202,21 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
 
     def step(self, actions):
         """Plays one agent step in every game; actions are [N] integers."""
+        self.step_async(actions)
+        return self.step_wait()
+
+    def step_async(self, actions):
+        """The first half of `step`: the emulators start to play, in threads of their own."""
         actions = self._checked(actions)
-        frames, raw_rewards, terminated, _, info = self._env.step(actions)
-        frames = frames[:, 0]
-        ale_actions = self._ale_actions[actions]
-        for log, action in zip(self._actions, ale_actions):
+        self._env.send(actions)
+        for log, action in zip(self._actions, self._ale_actions[actions]):
             log.append(int(action))
         self._agent_steps += 1
+
+    def step_wait(self):
+        """The second half: waits for them, and returns what `step` does."""
+        frames, raw_rewards, terminated, _, info = self._env.recv()
+        frames = frames[:, 0]
 
         # The lives do not tell a game over (they are the next game's already); the frame of the
         # last reset does.

@@ -57,7 +57,11 @@ class MnistMaze(gymnasium.Env):
     step. `info` holds the cell and whether it is as before because of a wall.
     """
 
-    metadata = {'render_modes': ['rgb_array'], 'render_fps': 10}
+    metadata = {
+        'render_modes': ['rgb_array'],
+        'render_fps': 10,
+        'action_names': ('up', 'right', 'down', 'left'),
+    }
 
     def __init__(
         self,

@@ -30,8 +30,12 @@ class DenseVectorEnv(gymnasium.vector.VectorWrapper):
         self._seeds = None
         return observations, info
 
-    def step(self, actions):
-        observations, rewards, terminated, truncated, infos = self.env.step(actions)
+    def step_async(self, actions):
+        """The first half of `step`; nothing happens before the second, these are Python."""
+        self._actions = actions
+
+    def step_wait(self):
+        observations, rewards, terminated, truncated, infos = self.env.step(self._actions)
         over = terminated | truncated
         final_observations = observations.copy()
         for index in np.flatnonzero(over):
@@ -39,3 +43,7 @@ class DenseVectorEnv(gymnasium.vector.VectorWrapper):
         rewards = rewards.astype(np.float32)
         info = {'raw_rewards': rewards, 'game_over': over, 'final_obs': final_observations}
         return observations, rewards, terminated, truncated, info
+
+    def step(self, actions):
+        self.step_async(actions)
+        return self.step_wait()

@@ -21,12 +21,13 @@ class Watched(gymnasium.vector.VectorWrapper):
       env: as `environments.make` gives it.
 
     Raises:
-      UserError: from `reset` and `step`, if the environment raises, or returns what it should not.
+      UserError: from `reset`, `step` and its halves, if the environment raises, or returns what it should not.
     """
 
     def __init__(self, env: gymnasium.vector.VectorEnv):
         super().__init__(env)
-        self._call = 'its making'
+        self._call = ''
+        self._steps = 0
         self._calls = 0  # Begun.
         self._returned = 0
         self._closed = threading.Event()
@@ -38,8 +39,16 @@ class Watched(gymnasium.vector.VectorWrapper):
         return observations, info
 
     def step(self, actions):
+        self.step_async(actions)
+        return self.step_wait()
+
+    def step_async(self, actions):
+        self._steps += 1
+        self._guarded(f'step {self._steps}', self.env.step_async, actions)
+
+    def step_wait(self):
         observations, rewards, terminated, truncated, info = self._guarded(
-            f'step {self._calls}', self.env.step, actions
+            f'step {self._steps}', self.env.step_wait
         )
         one_each = (self.num_envs,)
         self._check('observations', observations, *self._observation)

@@ -1,60 +1,73 @@
-"""The paper's own numbers from its own table, and a report of real runs."""
-
-import csv
-import subprocess
-import sys
-from pathlib import Path
+"""Scores against the paper's own table, and against arrays worked out by hand."""
 
 import numpy as np
+import pandas as pd
+import pytest
 
-from ob2i_tf.analysis import scores
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def test_the_papers_table_gives_these_summaries():
-    """Acceptance values; the paper prints 553 and 38 for the first mean and the second median."""
-    known = scores.published()
-    table = scores.published_summary(known).set_index('method')
-    papers = [name for name in table.index if name.startswith(('BEBU', 'OB2I'))]
-    np.testing.assert_allclose(
-        100 * table.loc[papers, 'mean'], [555.18, 610.40, 622.40, 764.87], atol=0.01
-    )
-    np.testing.assert_allclose(
-        100 * table.loc[papers, 'median'], [36.01, 39.47, 44.24, 50.33], atol=0.01
-    )
-    assert (table.loc[papers, 'games'] == 49).all()
+from ob2i_tf.analysis import scores, tables
+from tests.analysis.folders import KNOWN
 
 
-def test_wins_ties_and_losses_of_ob2i():
-    paper = scores.published().paper
-    bebu, ucb, ids, ob2i = (paper[column] for column in paper)
-    assert [scores.wins_ties_losses(ob2i, other) for other in (bebu, ucb, ids)] == [
-        (34, 2, 13), (33, 1, 15), (32, 2, 15)
-    ]  # fmt: skip
-    assert paper.loc['Atlantis'].idxmax() == ucb.name
-    assert paper.loc['Private Eye'].idxmax() == ucb.name
+def test_the_papers_table_gives_these_means_and_medians():
+    summary = scores.published_summary(KNOWN).set_index('method')
+    methods = ['BEBU', 'BEBU-UCB', 'BEBU-IDS', 'OB2I']
+    assert (100 * summary.loc[methods, 'mean']).round(1).tolist() == [555.2, 610.4, 622.4, 764.9]
+    assert (100 * summary.loc[methods, 'median']).round(1).tolist() == [36.0, 39.5, 44.2, 50.3]
+    assert (summary['games'] == 49).all()
+    assert 100 * summary.loc['DQN', 'mean'] == pytest.approx(241.07, abs=0.1)
+    assert 100 * summary.loc['DQN', 'median'] == pytest.approx(93.52, abs=0.1)
 
 
-def test_formulas_by_hand():
-    assert scores.human_normalised(30, 10, 50) == 0.5
-    assert scores.human_normalised(30, 50, 10) == -0.5  # The normaliser has |human - random|.
-    assert scores.relative_score(30, 20, 10, 50) == 0.25
-    assert scores.relative_score(30, 60, 10, 50) == -0.6
+@pytest.mark.parametrize(
+    'baseline, counts',
+    [('BEBU', (34, 2, 13)), ('BEBU-UCB', (33, 1, 15)), ('BEBU-IDS', (32, 2, 15))],
+)
+def test_wins_and_ties_of_the_papers_table(baseline, counts):
+    assert scores.wins_ties_losses(KNOWN.paper['OB2I'], KNOWN.paper[baseline]) == counts
 
 
-def test_a_report_of_real_runs_without_tensorflow(tmp_path):
-    code = (
-        'import sys; from ob2i_tf.analysis import __main__ as m; '
-        f'status = m.main(["docs/results/atari_small", "--out", "{tmp_path}/report"]); '
-        'sys.exit(status or 10 * ("tensorflow" in sys.modules))'
-    )
-    done = subprocess.run([sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    with open(tmp_path / 'report' / 'scores.csv', newline='') as file:
-        rows = list(csv.DictReader(file))
-    assert {(row['game'], row['seed']) for row in rows if row['method'] == 'OB2I'} == {
-        (game, seed) for game in ('Breakout', 'Road Runner') for seed in '01'
-    }
-    page = (tmp_path / 'report' / 'report.html').read_text()
-    assert 'Breakout' in page and 'src="http' not in page and 'href="http' not in page
+def test_best_in_row_of_the_papers_table():
+    table = tables.raw_scores(pd.DataFrame(columns=scores.SCORE_COLUMNS), KNOWN, 'score_last')
+    best = {}
+    for row, column in table.best:
+        best.setdefault(table.rows[row][0], set()).add(table.columns[column])
+    assert best['Atlantis'] == best['Private Eye'] == {'BEBU-UCB (paper)'}
+    assert best['Star Gunner'] == {'BEBU (paper)'}
+    assert len(best['Tennis']) == 3 and len(best["Montezuma's Revenge"]) == 4
+    counts = pd.Series([name for names in best.values() for name in names]).value_counts()
+    order = [f'{method} (paper)' for method in scores.PAPER]
+    assert counts[order].tolist() == [7, 12, 10, 25]
+
+
+def test_formulas():
+    assert scores.human_normalised(30.0, 10.0, 20.0) == 2
+    assert scores.human_normalised(-5.0, 10.0, 0.0) == -1.5
+    assert scores.relative_score(30.0, 20.0, 0.0, 10.0) == 0.5
+    assert scores.relative_score(30.0, 20.0, 0.0, 100.0) == pytest.approx(0.1)
+
+
+def test_statistics_are_rliables_and_repeatable():
+    rng = np.random.default_rng(0)
+    columns = [rng.random(4) for _ in range(6)]
+    before = np.random.get_state()[1].tolist()
+    points, bounds = scores.intervals(columns, repetitions=200)
+    assert np.random.get_state()[1].tolist() == before
+    matrix = np.stack(columns, 1)
+    flat = np.sort(matrix.ravel())
+    expected = [matrix.mean(), np.median(matrix.mean(0)), flat[6:18].mean(),
+                1 - np.minimum(matrix, 1).mean()]  # fmt: skip
+    np.testing.assert_allclose(points, expected)
+    assert (bounds[0] < points).all() and (points < bounds[1]).all()
+    np.testing.assert_array_equal(bounds, scores.intervals(columns, repetitions=200)[1])
+
+
+def test_unequal_numbers_of_seeds_count_games_alike():
+    columns = [np.array([1.0]), np.array([0.0, 0.0, 0.0])]
+    points, bounds = scores.intervals(columns, repetitions=50)
+    np.testing.assert_allclose(points[[0, 1, 3]], 0.5)
+    assert not np.isnan(bounds).any()
+
+
+def test_one_seed_has_no_interval():
+    points, bounds = scores.intervals([np.array([0.5]), np.array([1.5])])
+    assert points[0] == 1 and np.isnan(bounds).all()

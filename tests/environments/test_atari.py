@@ -455,3 +455,17 @@ def test_gin_binds_the_environment_and_records_its_defaults(clean_gin):
     gin.parse_config('make_environment.frame_skp = 2')
     with pytest.raises(TypeError, match="'frame_skp'"):
         environments.make()
+
+
+def test_the_halves_of_a_step_are_the_step():
+    envs = [environments.make('Breakout', num_envs=2, seed=4) for _ in range(2)]
+    rng = np.random.default_rng(0)
+    for env in envs:
+        env.reset()
+    for _ in range(30):
+        actions = rng.integers(4, size=2)
+        envs[1].step_async(actions)
+        for one, other in zip(envs[0].step(actions)[:4], envs[1].step_wait()[:4]):
+            np.testing.assert_array_equal(one, other)
+    for env in envs:
+        env.close()

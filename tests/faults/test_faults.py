@@ -67,9 +67,12 @@ def _short_limit():
 
 
 class _Slow(gymnasium.vector.VectorWrapper):
-    def step(self, actions):
+    def step_async(self, actions):
+        self.env.step_async(actions)
+
+    def step_wait(self):
         time.sleep(0.05)
-        return super().step(actions)
+        return self.env.step_wait()
 
 
 def test_a_slow_environment_is_none_that_hangs(monkeypatch):

@@ -46,8 +46,8 @@ class _Unsound(DenseVectorEnv):
             raise RuntimeError('the simulator is gone')
         return super().reset(**keywords)
 
-    def step(self, actions):
-        observations, rewards, terminated, truncated, info = super().step(actions)
+    def step_wait(self):
+        observations, rewards, terminated, truncated, info = super().step_wait()
         self._steps += 1
         if self._steps == self._at:
             if self._fault == 'raises':

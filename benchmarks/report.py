@@ -1,0 +1,67 @@
+"""What a report of all the paper's runs costs: 49 games, 5 seeds, 4 methods, made-up scores.
+
+  python -m benchmarks.report
+
+Writes the run folders as complete runs leave them, without checkpoints: 50 iterations each. Then it
+starts `python -m ob2i_tf.analysis` on them as a user does, and prints a Markdown table.
+"""
+
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from ob2i_tf.environments.games import ATARI_49
+from tests.analysis import folders
+
+SEEDS = 5
+ITERATIONS = 50
+
+
+def megabytes(path):
+    files = [path] if path.is_file() else [file for file in path.rglob('*') if file.is_file()]
+    return sum(file.stat().st_size for file in files) / 1e6
+
+
+# A process of its own: processor seconds, and megabytes of memory at its peak, are the report's.
+_MEASURED = """
+import resource, sys
+from ob2i_tf.analysis import __main__
+status = __main__.main(sys.argv[1:])
+used = resource.getrusage(resource.RUSAGE_SELF)
+print(used.ru_utime + used.ru_stime, used.ru_maxrss / 1e3)
+sys.exit(status)
+"""
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        runs, out = Path(folder) / 'runs', Path(folder) / 'report'
+        for method in folders.UPDATES:
+            for game in ATARI_49:
+                for seed in range(SEEDS):
+                    folders.write_run(runs, method, game, seed, ITERATIONS)
+        start = time.monotonic()
+        done = subprocess.run(
+            [sys.executable, '-c', _MEASURED, str(runs), '--out', str(out)],
+            check=True, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        seconds = time.monotonic() - start
+        processor_seconds, peak = map(float, done.stdout.split()[-2:])
+        count = len(folders.UPDATES) * len(ATARI_49) * SEEDS
+        pictures = len(list((out / 'figures').glob('*.png')))
+        print(f'| {count} runs, {megabytes(runs):.1f} MB | |\n|---|---:|')
+        for name, value, unit in (
+            ('the report', seconds, 's'),
+            ('of one processor', processor_seconds, 's'),
+            ('memory at its peak', peak, 'MB'),
+            ('report.html', megabytes(out / 'report.html'), 'MB'),
+            (f'figures/, {pictures} as PNG and SVG', megabytes(out / 'figures'), 'MB'),
+            ('the whole folder', megabytes(out), 'MB'),
+        ):
+            print(f'| {name} | {value:.1f} {unit} |')
+
+
+if __name__ == '__main__':
+    main()

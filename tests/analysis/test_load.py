@@ -1,0 +1,112 @@
+"""Run folders with holes of every kind are read, and the holes named."""
+
+import shutil
+
+import pytest
+
+from ob2i_tf.analysis import load, scores, tables
+from ob2i_tf.errors import UserError
+from tests.analysis.folders import UPDATES, write_run
+
+
+def problems_of(base):
+    return load.load([base]).problems
+
+
+def test_whole_runs_have_no_problem(tmp_path):
+    for method in UPDATES:
+        for seed in (0, 1):
+            write_run(tmp_path, method, 'Q*Bert', seed, iterations=3)
+    runs, problems = load.load([tmp_path])
+    assert not problems
+    assert {(run.method, run.game, run.seed) for run in runs} == {
+        (method, 'Q*Bert', seed) for method in UPDATES for seed in '01'
+    }
+    table = scores.table_of_runs(runs)
+    assert len(table) == 8 and (table['frames'] == 3_000_000).all()
+    assert (table['score_best'] >= table['score_last']).all()
+
+
+def test_a_row_cut_off_at_the_end_is_left_out(tmp_path):
+    path = write_run(tmp_path, 'OB2I', 'Pong', 0, iterations=3) / 'eval.csv'
+    path.write_text(path.read_text()[:-3])
+    runs, problems = load.load([tmp_path])
+    assert any('ends within a row' in problem for problem in problems)
+    assert runs[0].eval['frames'].tolist() == [1e6, 2e6]
+
+
+def test_nan_is_no_zero(tmp_path):
+    path = write_run(tmp_path, 'OB2I', 'Pong', 0, iterations=2) / 'eval.csv'
+    header = path.read_text().splitlines()[0]
+    path.write_text(f'{header}\n0,1000000,5,-3.0,1,-4,-2\n1,2000000,0,nan,nan,nan,nan\n')
+    runs, problems = load.load([tmp_path])
+    assert any('1 of 2 evaluations have no score' in problem for problem in problems)
+    (row,) = scores.table_of_runs(runs).to_dict('records')
+    assert (row['frames'], row['score_last'], row['score_best']) == (1_000_000, -3, -3)
+
+
+def test_cut_runs_missing_seeds_and_games_are_named(tmp_path):
+    for game in ('Pong', 'Alien'):
+        for seed in range(3):
+            if (game, seed) != ('Alien', 1):
+                done = 2 if (game, seed) == ('Pong', 2) else None
+                write_run(tmp_path, 'OB2I', game, seed, iterations=3, done=done)
+    runs, problems = load.load([tmp_path])
+    assert [p for p in problems if 'cut short: 2,000,000 of 3,000,000 frames' in p]
+    said = tables.coverage(runs, scores.table_of_runs(runs))
+    assert 'OB2I: a score in 2 of 49 games' in said
+    assert 'OB2I, Alien: n = 2 of 3 seeds, none of seed 1' in said
+
+
+def test_one_game_of_49_that_is_missing_is_named(tmp_path):
+    for game in load.games.ATARI_49[:-1]:
+        write_run(tmp_path, 'BEBU', game, 0, iterations=1)
+    runs, _ = load.load([tmp_path])
+    (said,) = tables.coverage(runs, scores.table_of_runs(runs))
+    assert said == 'BEBU: a score in 48 of 49 games, none in Zaxxon'
+
+
+def test_the_longer_of_two_equal_runs_counts(tmp_path):
+    write_run(tmp_path / 'a', 'OB2I', 'Pong', 0, iterations=3, done=1)
+    long = write_run(tmp_path / 'b', 'OB2I', 'Pong', 0, iterations=3)
+    runs, problems = load.load([tmp_path])
+    assert [run.path for run in runs] == [long]
+    assert any('left out' in p and str(long) in p for p in problems)
+
+
+def test_other_configurations_of_a_row_are_methods_of_their_own(tmp_path):
+    write_run(tmp_path / 'a', 'OB2I', 'Pong', 0, iterations=1)
+    write_run(tmp_path / 'b', 'OB2I', 'Pong', 0, iterations=1, **{'EpisodicUpdate.beta': 0.3})
+    write_run(tmp_path / 'c', 'OB2I', 'Pong', 0, iterations=1, **{'EpisodicUpdate.beta': 0.9})
+    runs, problems = load.load([tmp_path / 'b', tmp_path / 'c'])
+    assert [run.method for run in runs] == ['OB2I (beta 0.3)', 'OB2I (beta 0.9)']
+    assert not problems
+    runs, problems = load.load([f'Mine={tmp_path / "b"}', f'Mine={tmp_path / "c"}'])
+    assert any('Mine pools runs whose configurations differ: EpisodicUpdate.beta' in p
+               for p in problems)  # fmt: skip
+
+
+def test_a_folder_without_configuration_is_known_by_its_path_or_left_out(tmp_path):
+    folder = write_run(tmp_path, 'OB2I', 'Pong', 4, iterations=1)
+    (folder / 'config.gin').unlink()
+    lost = tmp_path / 'lost'
+    lost.mkdir()
+    shutil.copy(folder / 'eval.csv', lost)
+    runs, problems = load.load([tmp_path])
+    assert [(run.method, run.game, run.seed) for run in runs] == [('ob2i_atari', 'Pong', '4')]
+    assert any('left out: nothing tells its method, game, seed' in problem for problem in problems)
+
+
+def test_a_path_that_is_not_there_or_holds_nothing_is_an_error(tmp_path):
+    with pytest.raises(UserError, match='no folder'):
+        load.load([tmp_path / 'nowhere'])
+    with pytest.raises(UserError, match='no run folder'):
+        load.load([tmp_path])
+
+
+def test_games_in_the_papers_spelling():
+    assert [load.game_name(n) for n in ('MsPacman', 'up_n_down', 'Montezuma_s_Revenge')] == [
+        'Ms. Pacman', 'Up and Down', "Montezuma's Revenge",
+    ]  # fmt: skip
+    assert load.game_name('Pitfall') == 'Pitfall'
+    assert load.game_name('MnistMaze') == 'MnistMaze'

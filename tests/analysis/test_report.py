@@ -1,0 +1,230 @@
+"""The whole report, from the command line."""
+
+import csv
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from ob2i_tf.analysis import __main__ as command
+from ob2i_tf.analysis import tables
+from tests.analysis.folders import write_run
+from tests.browser import browser, needs_browser  # noqa: F401, a fixture
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope='module')
+def report(tmp_path_factory):
+    """A report of two methods, three games and two seeds, with a hole."""
+    base = tmp_path_factory.mktemp('runs')
+    for method in ('OB2I', 'BEBU'):
+        for game in ('Pong', 'Q*Bert', 'Freeway'):
+            for seed in (0, 1):
+                if (method, game, seed) != ('BEBU', 'Pong', 1):
+                    write_run(base, method, game, seed, iterations=3)
+    (base / 'ob2i_atari' / 'Freeway' / 'seed1' / 'eval.csv').write_text('')
+    out = tmp_path_factory.mktemp('report')
+    assert command.main([str(base), '--out', str(out)]) == 0
+    return out
+
+
+class Page(HTMLParser):
+    """Collects ids and addresses."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.ids, self.addresses, self.text = [], [], ''
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        attrs = dict(attrs)
+        if 'id' in attrs:
+            self.ids.append(attrs['id'])
+        self.addresses += [v for n, v in attrs.items() if n in ('src', 'href', 'xlink:href')]
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def test_tidy_files(report):
+    with open(report / 'scores.csv', newline='') as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ['method', 'game', 'seed', 'frames', 'episodes', 'score_last',
+                             'score_best']  # fmt: skip
+    assert len(rows) == 10
+    summary = pd.read_csv(report / 'summary.csv').set_index('method')
+    assert list(summary.columns[:5]) == ['games', 'seeds', 'mean', 'median', 'iqm']
+    assert summary.loc['OB2I', 'games'] == 3
+    assert summary.loc['OB2I', 'iqm_low'] <= summary.loc['OB2I', 'iqm']
+
+
+def test_tables_in_three_forms(report):
+    names = {path.stem for path in (report / 'tables').iterdir()}
+    assert names == {'normalised_summary', 'raw_scores', 'wins_ties_losses', 'ablation',
+                     'montezuma'}  # fmt: skip
+    for name in names:
+        assert {p.suffix for p in (report / 'tables').glob(f'{name}.*')} == {'.md', '.tex', '.csv'}
+    with open(report / 'tables' / 'raw_scores.csv', newline='') as file:
+        rows = list(csv.reader(file))
+    assert len(rows) == 50 and all(len(row) == len(rows[0]) for row in rows)
+    by_game = {row[0]: dict(zip(rows[0], row)) for row in rows}
+    assert by_game['Alien']['OB2I (here)'] == ''
+    assert float(by_game['Pong']['OB2I (paper)']) == 18.7
+    assert float(by_game['Freeway']['OB2I (here)']) > 20
+    text = (report / 'tables' / 'ablation.md').read_text()
+    assert 'OB2I (here)' in text and '4,275.0' in text
+
+
+def test_figures_in_two_forms(report):
+    stems = {path.stem for path in (report / 'figures').glob('*.svg')}
+    assert stems == {path.stem for path in (report / 'figures').glob('*.png')}
+    assert {'learning_curves', 'mean_bonus', 'performance_profiles', 'intervals', 'relative_bebu',
+            'relative_bebu_paper', 'length_bebu'} <= stems  # fmt: skip
+
+
+def test_the_page_is_whole_and_names_what_is_missing(report):
+    page = Page((report / 'report.html').read_text())
+    assert len(page.ids) == len(set(page.ids))
+    for address in page.addresses:
+        assert address.startswith(('#', 'data:')), address
+        if address.startswith('#'):
+            assert address[1:] in page.ids
+    assert 'eval.csv is empty' in page.text
+    assert 'BEBU, Pong: n = 1 of 2 seeds, none of seed 1' in page.text
+    assert 'OB2I, Freeway: n = 1 of 2 seeds' in page.text
+
+
+@pytest.mark.parametrize('arguments, says', [(['{}/none'], 'no folder'), (['{}'], 'no run folder')])
+def test_errors_are_one_line(tmp_path, capsys, arguments, says):
+    sources = [argument.format(tmp_path) for argument in arguments]
+    assert command.main([*sources, '--out', str(tmp_path / 'out')]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith('error: ') and says in error and error.count('\n') == 1
+    assert not (tmp_path / 'out').exists()
+
+
+def test_latex_and_markdown_escape():
+    table = tables.Table('t', '50% & more', ['a_b', 'Q*Bert'], [['x|y', 1.0]], frozenset({(0, 1)}))
+    assert r'50\% \& more' in tables.latex(table)
+    assert r'\textbf{1.0}' in tables.latex(table)
+    assert r'x\|y | **1.0** |' in tables.markdown(table)
+
+
+@pytest.fixture(scope='module')
+def real(tmp_path_factory):
+    """A report of real runs, one of which has a name of its own, by a process of its own."""
+    runs = ROOT / 'docs' / 'results' / 'atari_small'
+    out = tmp_path_factory.mktemp('real')
+    code = (
+        'import sys\n'
+        'from ob2i_tf.analysis import __main__, episode\n'
+        'status = __main__.main(sys.argv[1:])\n'
+        'imported = {name.partition(".")[0] for name in sys.modules}\n'
+        'sys.exit(status or str(imported & {"tensorflow", "tf_keras", "keras", "tf_agents"}))'
+    )
+    sources = [f'Mine & yours={runs / "Breakout" / "seed1"}', str(runs)]
+    done = subprocess.run([sys.executable, '-c', code, *sources, '--out', str(out)], cwd=ROOT,
+                          capture_output=True, text=True)  # fmt: skip
+    assert done.stderr == 'set()\n', 'TensorFlow was imported, or worse'
+    return out
+
+
+def test_a_report_of_real_runs(real):
+    table = pd.read_csv(real / 'scores.csv', dtype={'seed': str})
+    assert {*zip(table['method'], table['game'], table['seed'])} == {
+        ('Mine & yours', 'Breakout', '1'), ('OB2I', 'Breakout', '0'), ('OB2I', 'Road Runner', '0'),
+        ('OB2I', 'Road Runner', '1'), ('Random buttons', 'Breakout', '0'),
+        ('Random buttons', 'Road Runner', '0'),
+    }  # fmt: skip
+    text = (real / 'report.html').read_text()
+    assert 'cut short: 600,000 of 800,000 frames' in text
+    assert 'Mine &amp; yours' in text and 'Mine & yours' not in text
+
+
+@needs_browser
+def test_the_page_fits_screens_goes_dark_and_needs_no_mouse(browser, real):  # noqa: F811
+    paper = 'return getComputedStyle(document.body).backgroundColor'
+    light, dark = 'rgb(255, 255, 255)', 'rgb(21, 24, 27)'
+    for width, prefers_dark in ((390, False), (1200, True)):
+        browser.screen(width, 844, prefers_dark)
+        browser.open(real / 'report.html')
+        assert browser.run('return document.documentElement.scrollWidth') <= width
+        assert browser.run(paper) == (dark if prefers_dark else light)
+        # Text of figures follows the page's colour.
+        assert browser.run("return getComputedStyle(document.querySelector('figure svg text')).fill"
+                           ' === getComputedStyle(document.body).color')  # fmt: skip
+        # What is wider than the screen can be reached and scrolled by keyboard.
+        tab, enter = '\ue004', '\ue007'
+        browser.keys(tab)
+        focused = 'return document.activeElement.'
+        assert browser.run(focused + 'className') == 'skip'
+        browser.keys(tab, enter)
+        assert browser.run(focused + 'id') == 'theme'
+        assert browser.run(paper) == (light if prefers_dark else dark)
+        out_of_reach = browser.run(
+            "return [...document.querySelectorAll('.wide')].filter((box) => box.tabIndex !== 0 && "
+            'box.scrollWidth > box.clientWidth).length'
+        )
+        assert out_of_reach == 0
+        assert not browser.errors()
+
+
+def test_a_report_of_runs_with_holes_of_every_kind_names_them(tmp_path):
+    base, said = tmp_path / 'runs', []
+
+    def spoil(game, seed, change, *names, **options):
+        folder = write_run(base, 'OB2I', game, seed, iterations=3, **options)
+        change(folder)
+        said.extend(f'{folder}: {name}' for name in names)
+        return folder
+
+    def edit(file, old, new):
+        def change(folder):
+            text = (folder / file).read_text()
+            assert old in text
+            (folder / file).write_text(text.replace(old, new))
+
+        return change
+
+    def write(file, data):
+        return lambda folder: (folder / file).write_bytes(data)
+
+    spoil('Pong', 0, lambda folder: None)
+    spoil('Pong', 1, lambda folder: None, 'cut short: 1,000,000 of 3,000,000 frames', done=1)
+    spoil('Pong', 2, lambda folder: (folder / 'eval.csv').unlink(), 'no eval.csv')
+    spoil('Pong', 3, lambda folder: (folder / 'train.csv').unlink(), 'no train.csv')
+    spoil('Pong', 4, lambda folder: (folder / 'config.gin').unlink(), 'no config.gin')
+    spoil('Alien', 0, write('eval.csv', b''), 'eval.csv is empty',
+          'no evaluation with a score; it is in no table')  # fmt: skip
+    spoil('Alien', 1, write('eval.csv', b'\x00\xff\n\x00'), 'eval.csv has no header')
+    spoil('Alien', 2, edit('eval.csv', '\n2,', '\n1,2000000,30,5.0,1,1,1\n2,'),
+          'eval.csv: 1 rows repeat an iteration; the last one counts')  # fmt: skip
+    spoil('Alien', 3, edit('eval.csv', '\n2,', '\n1,7\n2,'),
+          'eval.csv: 1 rows of the wrong length are left out')  # fmt: skip
+    nothing = ','.join(['nan'] * 4)
+    text = f'iteration,frames,episodes,score_mean,score_std,score_min,score_max\n0,9,0,{nothing}\n'
+    spoil('Alien', 4, write('eval.csv', text.encode()), '1 of 1 evaluations have no score',
+          'no evaluation with a score; it is in no table')  # fmt: skip
+    spoil('Q*Bert', 0, edit('eval.csv', ',30,', ',inf,'), 'eval.csv: 3 cells are no finite number')
+    spoil('Q*Bert', 1, write('environment.json', b'{"packages": '),
+          'environment.json is damaged or of another version')  # fmt: skip
+    cut = spoil('Q*Bert', 2, lambda folder: None,
+                'eval.csv ends within a row; that row is left out')  # fmt: skip
+    (cut / 'eval.csv').write_text((cut / 'eval.csv').read_text()[:-3])
+    out = tmp_path / 'out'
+    assert command.main([str(base), '--out', str(out)]) == 0
+
+    text = Page((out / 'report.html').read_text()).text
+    missing = [sentence for sentence in said if sentence not in text]
+    assert not missing
+    # The run without a configuration goes by the name of its folder.
+    assert 'without a configuration; by its path it is ob2i_atari, Pong, seed 4' in text
+    assert 'OB2I: a score in 3 of 49 games' in text
+    assert 'OB2I, Pong: n = 3 of 5 seeds, none of seed 2, 4' in text
+    assert 'OB2I, Alien: n = 2 of 5 seeds, none of seed 0, 1, 4' in text
+    table = pd.read_csv(out / 'scores.csv')
+    assert len(table) == 3 + 1 + 2 + 3 and (table['score_last'] != 0).all()

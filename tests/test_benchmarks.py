@@ -1,0 +1,45 @@
+"""What the benchmarks count and export; what they time is not tested."""
+
+import json
+
+import pytest
+import tensorflow as tf
+
+from benchmarks import export_hlo, timing
+from ob2i_tf import networks
+
+
+def test_operations_of_a_state():
+    network = networks.build(networks.MultiHeadQNetwork(4), (84, 84, 4), tf.uint8)
+    convs = 20**2 * 32 * 8**2 * 4 + 9**2 * 64 * 4**2 * 32 + 7**2 * 64 * 3**2 * 64
+    heads = 10 * (3136 * 512 + 512 * 4)
+    assert timing.flops_per_state(network, (84, 84, 4)) == 2 * (convs + heads)
+    assert timing.flops_per_state(network, (84, 84, 4), 1) == pytest.approx(2 * (convs + heads / 10))
+    assert timing.parameter_bytes(network) / 4 == pytest.approx(16.16e6, rel=1e-3)
+
+
+def test_the_compiled_core_is_exported(tmp_path):
+    small = {'hidden_units': 8, 'num_heads': 3, 'conv_layers': ((4, 8, 8),)}
+    paths = list(export_hlo.write(tmp_path / 'out', lengths=(70,), env_counts=(1, 2), **small))
+    assert [path.stem for path in paths] == [
+        'acting_1', 'acting_2', 'gradient_step', 'targets_70', 'backward_induction_scan_70',
+        'backward_induction_loop_70',
+    ]  # fmt: skip
+    inputs = {
+        path.stem: [
+            (each['kind'], each['shape'])
+            for each in json.loads(path.with_suffix('.json').read_text())['inputs']
+        ]
+        for path in paths
+    }
+    assert all(path.stat().st_size > 1000 for path in paths)
+    assert inputs['acting_2'][0] == ('u8', [2, 84, 84, 4])
+    assert inputs['gradient_step'][:3] == [
+        ('u8', [32, 84, 84, 4]), ('s32', [32]), ('f32', [32, 3])
+    ]  # fmt: skip
+    weights = 2 + 4  # Of the convolution and the heads, each with two moments in the optimizer.
+    assert sum(kind == 'f32' for kind, _ in inputs['gradient_step']) >= 3 * weights
+    assert inputs['targets_70'][:4] == [
+        ('u8', [74, 84, 84]), ('s32', [70]), ('f32', [70]), ('f32', [70])
+    ]  # fmt: skip
+    assert inputs['backward_induction_scan_70'] == inputs['backward_induction_loop_70']
