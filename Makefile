@@ -8,7 +8,7 @@ PYTHON ?= $(firstword $(shell for p in python3.11 python3.10 python3 python; do 
   && echo $$p; done))
 VENV ?= .venv
 ARGS ?=
-TEST_EXTRAS ?= test,maze,deepsea,analysis
+TEST_EXTRAS ?= test,maze,deepsea,analysis,sweep
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
 

@@ -61,7 +61,7 @@ setup(
         'cuda': ['tensorflow[and-cuda]>=2.21,<2.22'],
         'deepsea': ['bsuite>=0.3.5,<0.4'],
         'maze': ['mlxtend>=0.23,<0.24'],
-        'sweep': ['ray>=2.40'],
+        'sweep': ['ray>=2.40,<3'],
         'test': ['pytest>=8', 'pytest-xdist>=3.5', 'hypothesis>=6.100'],
     },
 )

@@ -14,13 +14,14 @@ from ob2i_tf.errors import CheckpointError
 
 _MANIFEST = 'manifest.json'
 _ASIDE = '.writing-'
+_LEAVING = '.deleting-'
 
 
 class Checkpoints:
     """The checkpoints of a run, one folder each, named by agent steps.
 
     Args:
-      directory: their folder; created if it is not there.
+      directory: their folder, of which no other process is writing; created if it is not there.
       keep: how many of the newest stay.
     """
 
@@ -28,6 +29,9 @@ class Checkpoints:
         self._directory = Path(directory)
         self._directory.mkdir(parents=True, exist_ok=True)
         self._keep = keep
+        for path in self._directory.iterdir():  # Where a kill cut a save or a deletion short.
+            if path.name.startswith((_ASIDE, _LEAVING)):
+                shutil.rmtree(path)
 
     def save(self, agent_steps, write):
         """Saves one checkpoint; if anything fails, the earlier ones are still there.
@@ -64,8 +68,10 @@ class Checkpoints:
     def prune(self):
         """Deletes all but the newest `keep` checkpoints; returns those that stay, newest first."""
         kept, old = self.all()[: self._keep], self.all()[self._keep :]
-        for path in old:
-            shutil.rmtree(path)
+        for path in old:  # What has the name of a checkpoint is whole, also if a kill comes now.
+            leaving = path.with_name(_LEAVING + path.name)
+            os.replace(path, leaving)
+            shutil.rmtree(leaving)
         return kept
 
     def all(self):

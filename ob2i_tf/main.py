@@ -15,6 +15,7 @@ import os
 import re
 import sys
 import tempfile
+import traceback
 
 import tqdm
 from absl import flags, logging
@@ -69,12 +70,31 @@ def _construct(runner, base_dir):
     try:
         return runner(base_dir=base_dir)
     except ValueError as error:
-        traceback = error.__traceback__
-        while traceback.tb_next:
-            traceback = traceback.tb_next
-        if traceback.tb_frame.f_globals.get('__name__', '').startswith('ob2i_tf.'):
+        raised_in = error.__traceback__
+        while raised_in.tb_next:
+            raised_in = raised_in.tb_next
+        if raised_in.tb_frame.f_globals.get('__name__', '').startswith('ob2i_tf.'):
             raise ConfigError(error) from error
         raise
+
+
+class _LossyStream:
+    """A text stream that drops what cannot be written: a run outlives a full log."""
+
+    def __init__(self, stream):
+        self._stream = stream
+
+    def write(self, text):
+        with contextlib.suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self):
+        with contextlib.suppress(OSError):
+            self._stream.flush()
+
+    def __getattr__(self, name):
+        return getattr(self._stream, name)
 
 
 class _AboveProgress(python_logging.Handler):
@@ -135,15 +155,25 @@ def _run(argv):
 
 def main(argv=None):
     """Runs the command line; returns the exit status."""
+    if not isinstance(sys.stderr, _LossyStream):
+        sys.stderr = _LossyStream(sys.stderr)
     try:
         _run(sys.argv if argv is None else argv)
     except UserError as error:
-        # gin adds lines that say which configurable was being called.
-        message = str(error).partition('\n  In call to configurable')[0]
-        sys.stdout.flush()
-        print('error:', ' '.join(message.split()), file=sys.stderr, flush=True)
+        _print_error(error)
         return 2 if isinstance(error, ConfigError) else 1
+    except Exception as error:  # A fault of the program, or of code that the configuration brought.
+        traceback.print_exc()
+        _print_error(f'{type(error).__name__}: {error} (unexpected; the lines above say where)')
+        return 1
     return 0
+
+
+def _print_error(error):
+    # gin adds lines that say which configurable was being called.
+    message = str(error).partition('\n  In call to configurable')[0]
+    sys.stdout.flush()
+    print('error:', ' '.join(message.split()), file=sys.stderr, flush=True)
 
 
 if __name__ == '__main__':

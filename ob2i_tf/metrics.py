@@ -11,6 +11,7 @@ from pathlib import Path
 import tensorflow as tf
 from tensorboard.compat.proto import event_pb2, summary_pb2
 
+from ob2i_tf import disk
 from ob2i_tf.errors import CheckpointError
 
 TRAIN_COLUMNS = (
@@ -72,25 +73,30 @@ class CsvLog:
     Args:
       path: of the file.
       columns: its header.
-      size: bytes that the checkpoint to resume from saw; 0 starts the file anew.
+      seen: what `describe` said when the checkpoint to resume from was made; None starts the file
+        anew.
 
     Raises:
-      CheckpointError: if the file is shorter than that; it is left as it is.
+      CheckpointError: if the file is no longer what it was then; it is left as it is.
     """
 
-    def __init__(self, path, columns, size=0):
+    def __init__(self, path, columns, seen=None):
         self._path = Path(path)
         self._columns = columns
-        if not size:
+        if not seen:
             self._path.write_text(','.join(columns) + '\n')
             return
-        there = self._path.stat().st_size if self._path.exists() else 0
-        if there < size:
+        there = disk.describe(path, seen['bytes']) if self._path.exists() else {'bytes': 0}
+        if {**there, **seen} != there:
+            fault = (
+                'rows are changed' if there['bytes'] == seen['bytes'] else
+                f'rows are missing: it has {there["bytes"]} bytes, not {seen["bytes"]}'
+            )  # fmt: skip
             raise CheckpointError(
-                f'{self._path} has {there} bytes, but {size} when its checkpoint was made: rows '
-                'are missing; put the file back, or move the run folder away to start over'
+                f'{self._path} is not what it was when its checkpoint was made, {fault}; put the '
+                'file back, or move the run folder away to start over'
             )
-        os.truncate(self._path, size)
+        os.truncate(self._path, seen['bytes'])
 
     def write(self, row):
         """Appends a row (a dict with exactly the columns) and brings it to the disk."""
@@ -101,8 +107,8 @@ class CsvLog:
             file.flush()
             os.fsync(file.fileno())
 
-    def size(self):
-        return self._path.stat().st_size
+    def describe(self):
+        return disk.describe(self._path)
 
 
 def _text(value):

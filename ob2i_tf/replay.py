@@ -264,7 +264,10 @@ class EpisodeReplay:
             return np.empty(shape, self.observation_dtype)
         # Pages of its own go back to the system when the episode leaves. From the heap, episodes of
         # many lengths that come and go take half as much again.
-        pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        try:
+            pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        except OSError as error:
+            raise MemoryError(f'no {size:,} bytes for an episode: {error.strerror}') from error
         return np.frombuffer(pages, self.observation_dtype).reshape(shape)
 
     def _append(self, frames, steps):

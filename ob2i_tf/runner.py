@@ -5,7 +5,6 @@ The composition root: this is where the parts of a run are built and meet.
 
 import contextlib
 import csv
-import fcntl
 import inspect
 import itertools
 import json
@@ -40,6 +39,7 @@ from ob2i_tf import (
 )
 from ob2i_tf.agent import Agent
 from ob2i_tf.checkpoint import Checkpoints, damage, newest_first
+from ob2i_tf.environments.watched import Watched
 from ob2i_tf.errors import CheckpointError, ConfigError, UserError
 from ob2i_tf.learner import QLearner, check_finite
 
@@ -155,7 +155,7 @@ class Runner:
 
         with self._writing():
             self._directory.mkdir(parents=True, exist_ok=True)
-            self._lock = _lock(self._directory)
+            self._lock = disk.lock(self._directory)
             _check_config(self._directory)
 
         with contextlib.closing(environments.make(num_envs=1)) as env:
@@ -202,7 +202,7 @@ class Runner:
         self._iteration = 0
         self._actions = []  # Taken in this iteration, [num_envs] each.
         self._means = metrics.Means()
-        self._csv_sizes = {}
+        self._csv_seen = {}
         with self._writing():
             self._checkpoints = Checkpoints(self._directory / 'checkpoints', checkpoints_kept)
         resumed = self._checkpoints.restore(self._read_checkpoint)
@@ -218,7 +218,8 @@ class Runner:
     def run(self):
         """Trains and evaluates until `num_iterations` are done.
 
-        SIGTERM and SIGINT save first, then end the program with status 128 + signal.
+        SIGTERM and SIGINT save first, then end the program with status 128 + signal; a second
+        SIGINT ends it at once.
 
         Raises:
           NotFiniteError: if the loss becomes NaN or infinite; the last checkpoint stays.
@@ -241,6 +242,12 @@ class Runner:
                     self._means = metrics.Means()
                     self._save()
             self._report_scores()
+        except (MemoryError, tf.errors.ResourceExhaustedError) as error:
+            raise UserError(
+                f'out of memory with {self._replay.num_transitions:,} transitions in replay '
+                f'({_first_line(error)}); a smaller EpisodeReplay.capacity_transitions needs less; '
+                'the earlier checkpoints are whole'
+            ) from error
         finally:
             if self._profiling:
                 tf.profiler.experimental.stop()
@@ -255,12 +262,7 @@ class Runner:
         last_step = (self._iteration + 1) * self._training_steps
         if agent.agent_steps == last_step:  # A checkpoint was made during the evaluation.
             return
-        with contextlib.closing(
-            environments.make(
-                num_envs=self._num_envs,
-                seed=_integer(stream(self._seed, 'environment', self._iteration)),
-            )
-        ) as env:
+        with self._environments('environment', self._num_envs) as env:
             observations, games = self._enter(env)
             self.phases.seconds.clear()
             start, start_steps = time.monotonic(), agent.agent_steps
@@ -276,6 +278,9 @@ class Runner:
                 for game in games.add(rewards, info):
                     self._means.add(game)
                     self._log_game(game)
+                if info['game_over'].any():
+                    with self._writing():  # So that little is left to write when SIGTERM comes.
+                        self._replay.flush(self._directory / 'replay')
                 self._show_progress()
                 self._start_or_stop_profile()
                 if agent.agent_steps < last_step and (
@@ -287,6 +292,10 @@ class Runner:
         self._actions = []
         if self._stop_signal:
             self._save()
+
+    def _environments(self, name, count):
+        seed = _integer(stream(self._seed, name, self._iteration))
+        return contextlib.closing(Watched(environments.make(num_envs=count, seed=seed)))
 
     def _start_or_stop_profile(self):
         if self._profile is None:
@@ -328,12 +337,7 @@ class Runner:
             return finished
         count, policy = self._evaluation_envs, self._evaluation_policy
         rng = np.random.default_rng(stream(self._seed, 'evaluation', self._iteration))
-        with contextlib.closing(
-            environments.make(
-                num_envs=count,
-                seed=_integer(stream(self._seed, 'evaluation_environment', self._iteration)),
-            )
-        ) as env:
+        with self._environments('evaluation_environment', count) as env:
             games = _Games(count)
             observations, _ = env.reset()
             heads = self._posterior.evaluation_heads(count, rng)
@@ -372,8 +376,7 @@ class Runner:
             ('eval_episodes', metrics.EVAL_EPISODE_COLUMNS),
         ):
             path = self._directory / f'{name}.csv'
-            size = self._csv_sizes.get(name, 0)
-            self._csv[name] = metrics.CsvLog(path, columns, size)
+            self._csv[name] = metrics.CsvLog(path, columns, self._csv_seen.get(name))
         self._tensorboard = metrics.TensorBoard(self._directory / 'tensorboard', self._iteration)
 
     def _log_game(self, game):
@@ -465,7 +468,7 @@ class Runner:
                 'iteration': self._iteration,
                 'agent': self._agent.state(),
                 'means': self._means.state(),
-                'csv_sizes': {name: log.size() for name, log in self._csv.items()},
+                'csv': {name: log.describe() for name, log in self._csv.items()},
                 'replay': manifest,
             }
             arrays = {
@@ -482,7 +485,7 @@ class Runner:
 
             self._checkpoints.save(self._agent.agent_steps, write)
             kept = self._checkpoints.prune()
-            self._replay.prune(directory, [_read_state(folder)['replay'] for folder in kept])
+            self._replay.prune(directory, list(_replays_of(kept)))
         if self._stop_signal:
             name = signal.Signals(self._stop_signal).name
             logging.warning('Saved after %s at %s; start it again to go on.', name,
@@ -505,7 +508,8 @@ class Runner:
         self._iteration = state['iteration']
         self._agent.set_state(state['agent'])
         self._means = metrics.Means(state['means'])
-        self._csv_sizes = state['csv_sizes']
+        sizes = state.get('csv_sizes', {})  # All that earlier versions kept of them.
+        self._csv_seen = state.get('csv') or {n: {'bytes': size} for n, size in sizes.items()}
         self._actions = list(arrays.pop('actions'))
         for part in _PARTS_WITH_ARRAYS:
             getattr(self, f'_{part}').set_state(_of_part(part, arrays))
@@ -513,6 +517,8 @@ class Runner:
     def _request_stop(self, number, frame):
         del frame
         self._stop_signal = number
+        if number == signal.SIGINT:  # Schedulers repeat SIGTERM, people repeat Ctrl-C.
+            signal.signal(number, signal.SIG_DFL)
         logging.warning('%s: saving, then stopping.', signal.Signals(number).name)
 
     @contextlib.contextmanager
@@ -653,16 +659,6 @@ def _set_up_devices(require_gpu, tf32):
         logging.warning('No GPU: training on the CPU (%s cores).', os.cpu_count())
 
 
-def _lock(directory):
-    """Holds the run folder until the process ends; a second process is refused."""
-    file = open(directory / 'lock', 'w')
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise UserError(f'another process is running in {directory}') from error
-    return file
-
-
 def _check_config(directory):
     """Makes sure that the config.gin there, if any, describes the same run.
 
@@ -670,7 +666,8 @@ def _check_config(directory):
     """
     path, text = directory / 'config.gin', config.resolved_config()
     if path.exists():
-        for old, new in itertools.zip_longest(path.read_text().splitlines(), text.splitlines()):
+        there = path.read_text(errors='replace')
+        for old, new in itertools.zip_longest(there.splitlines(), text.splitlines()):
             if old != new and not (old or '').startswith('Runner.num_iterations ='):
                 raise UserError(
                     f'{path} holds another configuration: it says {old!r}, this run {new!r}; '
@@ -683,8 +680,12 @@ def _write_environment(directory):
     path = directory / 'environment.json'
     earlier = []
     if path.exists():
-        last = json.loads(path.read_text())
-        earlier = [*last.pop('earlier'), last]
+        try:
+            last = json.loads(path.read_text())
+            earlier = [*last.pop('earlier'), last]
+        except (ValueError, TypeError, AttributeError, KeyError) as error:
+            logging.warning('%s is damaged, and kept as %s.damaged: %s', path, path.name, error)
+            os.replace(path, f'{path}.damaged')
     packages = ('ob2i_tf', 'tensorflow', 'tf-keras', 'tf-agents', 'numpy', 'gymnasium', 'ale-py')
     record = {
         'started': time.strftime('%Y-%m-%dT%H:%M:%S%z'),
@@ -700,7 +701,7 @@ def _write_environment(directory):
 
 
 def _num_lines(path):
-    return path.read_text().count('\n') if path.exists() else 0
+    return path.read_text(errors='replace').count('\n') if path.exists() else 0
 
 
 def _first_line(error):
@@ -728,6 +729,15 @@ def _git_commit():
     except (OSError, subprocess.SubprocessError):
         return None
     return commit + ('+' if changes else '')
+
+
+def _replays_of(checkpoints):
+    """The manifests of replay of those checkpoints that can be read."""
+    for folder in checkpoints:
+        try:
+            yield _read_state(folder)['replay']
+        except (OSError, ValueError, KeyError) as error:
+            logging.warning('The checkpoint %s is damaged: %s', folder, error)
 
 
 def _read_state(folder):

@@ -1,20 +1,24 @@
-"""Many runs by one command: gin files x tasks x values of bindings x seeds.
+"""Many runs by one command, on Ray: gin files x tasks x values of bindings x seeds.
 
+  python -m ob2i_tf.sweep --gin_files=ob2i_atari.gin --tasks=atari49 --seeds=5 --address=auto
   python -m ob2i_tf.sweep --base_dir=runs/mazes \
       --gin_files=ob2i_mnist_maze.gin --gin_files=bebu_mnist_maze.gin \
       --grid='make_mnist_maze.wall_density = 0.3, 0.4' --grid='make_mnist_maze.maze_seed = 0, 1'
 
 A trial is a run of the program in <base_dir>/<gin file>/<values>/<task>/seed<seed>, with what it
-prints beside that folder in seed<seed>.log. Started again, the sweep runs what is not complete, and
-an interrupted trial goes on from its checkpoint. A trial that fails is started again at most
-`--retries` times. `--print` writes a shell command for each trial instead, for other schedulers.
+prints beside that folder in seed<seed>.log. It runs on this machine's cores, or on the Ray cluster
+at --address, whose machines must share the folder. Started again, the sweep runs what is not
+complete, and an interrupted trial goes on from its checkpoint, wherever it is started next. A trial
+that ends without a new checkpoint is started again at most --retries times. --print writes a shell
+command for each trial instead, for other schedulers.
 Exit status: 0 all trials are complete, 1 some are not, 2 the command line or a configuration is
 wrong.
 """
 
 import argparse
-import concurrent.futures
+import collections
 import csv
+import ctypes
 import dataclasses
 import itertools
 import os
@@ -23,13 +27,17 @@ import shlex
 import signal
 import subprocess
 import sys
-import threading
+import time
 from pathlib import Path
 
-from ob2i_tf import config
+from ob2i_tf import config, disk
 from ob2i_tf import main as program
 from ob2i_tf.environments import games
-from ob2i_tf.errors import ConfigError
+from ob2i_tf.errors import ConfigError, UserError
+
+_LAST_LINES = 5  # Of a log, reported of a trial that failed.
+_SAVING_SECONDS = 600  # At most, for a process that was told to save and end.
+_PR_SET_PDEATHSIG = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,25 +50,48 @@ class Trial:
 
     @property
     def arguments(self):
+        return self.arguments_in(self.base_dir)
+
+    def arguments_in(self, base_dir):
         return [
             f'--gin_files={self.gin_file}',
             *(f'--gin_bindings={binding}' for binding in self.bindings),
-            f'--base_dir={self.base_dir}',
+            f'--base_dir={base_dir}',
         ]
 
     @property
     def command(self):
-        return [sys.executable, '-m', 'ob2i_tf.main', *self.arguments]
+        return ['python', '-m', 'ob2i_tf.main', *self.arguments]
+
+    def iterations(self):
+        """(rows in train.csv, iterations that its config.gin asks for); (0, None) before it ran."""
+        try:
+            text = (self.base_dir / 'config.gin').read_text()
+            wanted = int(re.search(r'^Runner.num_iterations = (\d+)$', text, re.M).group(1))
+            with open(self.base_dir / 'train.csv', newline='') as file:
+                return len(list(csv.DictReader(file))), wanted
+        except (OSError, ValueError, AttributeError):
+            return 0, None
 
     def complete(self):
         """Whether the folder holds all iterations that its config.gin asks for."""
+        done, wanted = self.iterations()
+        return wanted is not None and done >= wanted
+
+    def newest_checkpoint(self):
+        folder = self.base_dir / 'checkpoints'
+        return max((p.name for p in folder.glob('[0-9]*')), default='')
+
+    @property
+    def log(self):
+        return self.base_dir.with_name(self.base_dir.name + '.log')
+
+    def last_lines(self):
         try:
-            text = (self.base_dir / 'config.gin').read_text()
-            iterations = int(re.search(r'^Runner.num_iterations = (\d+)$', text, re.M).group(1))
-            with open(self.base_dir / 'train.csv', newline='') as file:
-                return len(list(csv.DictReader(file))) >= iterations
-        except (OSError, AttributeError):
-            return False
+            lines = re.split(r'[\r\n]+', self.log.read_text(errors='replace'))
+        except OSError:
+            return []
+        return [line.strip() for line in lines if line.strip()][-_LAST_LINES:]
 
 
 def parse_grid(text):
@@ -119,73 +150,212 @@ def check(all_trials):
             raise ConfigError(f'{trial.base_dir}: {error}') from None
 
 
-class Sweep:
-    """Runs trials in processes of their own, some at once.
+# What runs on a worker.
+
+
+def _end_with_parent():
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def attempt(arguments, base_dir, folder, threads):
+    """Runs the program once, as a process of its own that saves and ends if this one dies.
 
     Args:
-      processes: how many at once; each gets its share of the cores.
-      retries: how often a failed trial is started again.
+      arguments: of the program.
+      base_dir: absolute, the run's folder.
+      folder: working directory.
+      threads: of the program.
+
+    Returns:
+      The exit status.
+    """
+    base_dir = Path(base_dir)
+    base_dir.mkdir(parents=True, exist_ok=True)
+    _await_lock(base_dir)
+    variables = ('TF_NUM_INTRAOP_THREADS', 'OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS')
+    with open(base_dir.with_name(base_dir.name + '.log'), 'a') as log:
+        process = subprocess.Popen(
+            [sys.executable, '-m', 'ob2i_tf.main', *arguments], stdin=subprocess.DEVNULL,
+            stdout=log, stderr=log, cwd=folder, start_new_session=True, preexec_fn=_end_with_parent,
+            env={**os.environ, **dict.fromkeys(variables, str(threads))},
+        )  # fmt: skip
+    try:
+        while process.poll() is None:
+            time.sleep(0.2)  # Not wait(): Ray's way to cancel does not interrupt it.
+    except KeyboardInterrupt:
+        process.send_signal(signal.SIGTERM)
+        process.wait(_SAVING_SECONDS)
+    return process.returncode
+
+
+def _await_lock(base_dir):
+    """Waits for the process of an earlier attempt, whose worker died, to save and end."""
+    for _ in range(_SAVING_SECONDS):
+        try:
+            disk.lock(base_dir).close()
+            return
+        except UserError:
+            time.sleep(1)
+    # The program itself says that another process is running.
+
+
+# What starts them.
+
+
+class Sweep:
+    """Runs trials on Ray, as many at once as there is room for.
+
+    Args:
+      address: of a Ray cluster; None: this machine.
+      processes: at most so many at once; None: as many as fit.
+      cpus: cores a trial.
+      gpus: GPUs a trial, or a fraction; None: one, where there are any.
+      retries: how often a trial that made no new checkpoint is started again.
     """
 
-    def __init__(self, processes, retries):
-        self._processes = processes
+    def __init__(self, address=None, processes=None, cpus=None, gpus=None, retries=1):
+        ray = _ray()
+        cores = os.cpu_count() or 1
+        if not ray.is_initialized():
+            _start_ray(ray, address, max(cores, processes or 0))
+        room = int(ray.cluster_resources().get('CPU', 1))
+        cpus = cpus or (1 if address or not processes else max(1, cores // processes))
+        if gpus is None:
+            gpus = 1 if ray.cluster_resources().get('GPU') else 0
+        self._processes = processes or max(1, room // cpus)
         self._retries = retries
-        self._running = set()
         self._stopping = False
-        self._lock = threading.Lock()
+        self._remote = ray.remote(attempt).options(
+            num_cpus=cpus, num_gpus=gpus, max_retries=0, max_calls=1
+        )
+        self._threads = cpus
+        self._running = {}  # Reference -> (Trial, the newest checkpoint before).
 
-    def run(self, all_trials, report):
+    def run(self, all_trials, report, table=lambda running: None):
         """Runs what is not complete.
 
         Args:
           all_trials: Trials.
-          report: called with (trial, exit status, last line printed) as each ends.
+          report: called with (trial, exit status, its last lines) as one is given up or completes.
+          table: called now and then with the running trials.
 
         Returns:
           The trials that are not complete.
         """
-        with concurrent.futures.ThreadPoolExecutor(self._processes) as pool:
-            futures = {pool.submit(self._run_one, t): t for t in all_trials if not t.complete()}
-            for future in concurrent.futures.as_completed(futures):
-                status, line = future.result()
-                if not self._stopping:
-                    report(futures[future], status, line)
+        ray = _ray()
+        waiting = collections.deque(trial for trial in all_trials if not trial.complete())
+        attempts = collections.Counter()  # Without a new checkpoint.
+        while (waiting and not self._stopping) or self._running:
+            while waiting and not self._stopping and len(self._running) < self._processes:
+                self._start(waiting.popleft())
+            ended, _ = ray.wait(list(self._running), timeout=1)
+            for reference in ended:
+                trial, checkpoint = self._running.pop(reference)
+                status = self._status(reference)
+                if self._stopping or trial.complete():
+                    if trial.complete():
+                        report(trial, status, [])
+                    continue
+                attempts[trial] = (
+                    attempts[trial] + 1 if trial.newest_checkpoint() == checkpoint else 0
+                )
+                if status == 2 or attempts[trial] > self._retries:  # 2: it cannot get better.
+                    report(trial, status, trial.last_lines())
+                else:
+                    waiting.append(trial)
+            table([trial for trial, _ in self._running.values()])
         return [trial for trial in all_trials if not trial.complete()]
 
     def stop(self):
-        """Lets the trials save and end."""
-        with self._lock:
+        """Lets the trials save and end; `run` then returns."""
+        if not self._stopping:
             self._stopping = True
-            for process in self._running:
-                process.send_signal(signal.SIGTERM)
+            for reference in list(self._running):
+                _ray().cancel(reference)
 
-    def _run_one(self, trial):
-        status, line = 0, ''
-        for _ in range(1 + self._retries):
-            status, line = self._attempt(trial)
-            if self._stopping or status in (0, 2):  # 2: the configuration is wrong.
-                break
-        return status, line
+    def _start(self, trial):
+        base_dir = os.path.abspath(trial.base_dir)
+        reference = self._remote.remote(
+            trial.arguments_in(base_dir), base_dir, os.getcwd(), self._threads
+        )
+        self._running[reference] = trial, trial.newest_checkpoint()
 
-    def _attempt(self, trial):
-        log = trial.base_dir.with_name(trial.base_dir.name + '.log')
-        log.parent.mkdir(parents=True, exist_ok=True)
-        threads = str(max(1, (os.cpu_count() or 1) // self._processes))
-        variables = ('TF_NUM_INTRAOP_THREADS', 'OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS')
-        with self._lock:
-            if self._stopping:
-                return 1, ''
-            with open(log, 'a') as file:
-                process = subprocess.Popen(
-                    trial.command, stderr=file, stdin=subprocess.DEVNULL, start_new_session=True,
-                    env={**os.environ, **dict.fromkeys(variables, threads)},
-                )  # fmt: skip
-            self._running.add(process)
-        status = process.wait()
-        with self._lock:
-            self._running.discard(process)
-        lines = re.split(r'[\r\n]+', log.read_text(errors='replace').strip())
-        return status, lines[-1].strip()
+    def _status(self, reference):
+        """Exit status of the program, or in words what became of its worker."""
+        try:
+            return _ray().get(reference)
+        except Exception as error:
+            return f'{type(error).__name__} of Ray'
+
+
+def _ray():
+    os.environ.setdefault('RAY_USAGE_STATS_ENABLED', '0')
+    os.environ.setdefault('RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO', '0')
+    try:
+        import ray
+    except ImportError:
+        raise UserError(
+            "Ray is not installed: pip install -c constraints.txt -e '.[sweep]'; without it, "
+            '--print writes the commands'
+        ) from None
+    return ray
+
+
+def _start_ray(ray, address, num_cpus):
+    paths = [str(Path(__file__).resolve().parents[1]), os.environ.get('PYTHONPATH', '')]
+    os.environ['PYTHONPATH'] = os.pathsep.join(filter(None, paths))  # Of the workers.
+    keywords = {} if address else {'num_cpus': num_cpus, 'include_dashboard': False}
+    for tries_left in (2, 1, 0):
+        try:
+            ray.init(address or 'local', log_to_driver=False, logging_level='CRITICAL', **keywords)
+            return
+        except Exception as error:  # Ray raises plain Exceptions too.
+            ray.shutdown()
+            if not tries_left:
+                where = f'at --address={address}' if address else 'on this machine'
+                raise UserError(f'Ray did not start {where}: {error}') from error
+        # A machine under load may not start all of Ray's processes within the time it gives them.
+
+
+class Table:
+    """What the running trials do, on the terminal: redrawn there, and once a minute in a log."""
+
+    def __init__(self, all_trials, base_dir):
+        self._all, self._base_dir = all_trials, base_dir
+        self._lines, self._next = 0, 0.0
+        self._began = time.monotonic()
+
+    def __call__(self, running):
+        if time.monotonic() < self._next:
+            return
+        terminal = sys.stdout.isatty()
+        self._next = time.monotonic() + (5 if terminal else 60)
+        done = sum(trial.complete() for trial in self._all)
+        hours = (time.monotonic() - self._began) / 3600
+        lines = [f'{done} of {len(self._all)} complete, {len(running)} running, {hours:.1f} h']
+        for trial in running:
+            iteration, wanted = trial.iterations()
+            name = os.path.relpath(trial.base_dir, self._base_dir)
+            of = f'{iteration}/{wanted}' if wanted else 'starting'
+            lines.append(f'  {name:<50} {of:>10}  {_last_score(trial)}')
+        self.clear()
+        print('\n'.join(lines), flush=True)
+        self._lines = len(lines) if terminal else 0
+
+    def clear(self):
+        """Makes room for other lines, above the next table."""
+        if self._lines:
+            print(f'\x1b[{self._lines}A\x1b[J', end='')
+            self._lines = 0
+
+
+def _last_score(trial):
+    try:
+        with open(trial.base_dir / 'train.csv', newline='') as file:
+            rows = list(csv.DictReader(file))
+        return f'{int(rows[-1]["frames"]):,} frames, score {float(rows[-1]["score_mean"]):.1f}'
+    except (OSError, IndexError, KeyError, ValueError, TypeError):
+        return ''
 
 
 def _arguments(argv):
@@ -198,7 +368,10 @@ def _arguments(argv):
     parser.add_argument('--tasks', default='', help='names, with commas between, or atari49')
     parser.add_argument('--seeds', type=int, default=1, help='how many, from 0')
     parser.add_argument('--base_dir', default='runs/sweep')
-    parser.add_argument('--processes', type=int, default=os.cpu_count())
+    parser.add_argument('--address', help='of a Ray cluster; without, this machine')
+    parser.add_argument('--processes', type=int, help='at most so many trials at once')
+    parser.add_argument('--cpus', type=int, help='cores a trial; by default its share, or 1')
+    parser.add_argument('--gpus', type=float, help='GPUs a trial, such as 0.25; by default 1 or 0')
     parser.add_argument('--retries', type=int, default=1)
     parser.add_argument('--print', action='store_true', help='only print the commands')
     return parser.parse_args(argv)
@@ -221,22 +394,34 @@ def main(argv=None):
         return 2
     if arguments.print:
         for trial in all_trials:
-            print(shlex.join(['python', *trial.command[1:]]))
+            print(shlex.join(trial.command))
         return 0
 
-    sweep = Sweep(max(1, arguments.processes), arguments.retries)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: sweep.stop())
     done = sum(trial.complete() for trial in all_trials)
     print(f'{len(all_trials)} trials, {done} complete', flush=True)
+    if done == len(all_trials):
+        return 0
+    try:
+        sweep = Sweep(
+            arguments.address, arguments.processes, arguments.cpus, arguments.gpus,
+            arguments.retries,
+        )  # fmt: skip
+    except UserError as error:
+        print('error:', ' '.join(str(error).split()), file=sys.stderr)
+        return 1
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: sweep.stop())
+    table = Table(all_trials, arguments.base_dir)
 
-    def report(trial, status, line):
+    def report(trial, status, lines):
         nonlocal done
         done += trial.complete()
-        what = 'complete' if trial.complete() else f'FAILED with status {status}: {line}'
-        print(f'[{done}/{len(all_trials)}] {trial.base_dir}: {what}', flush=True)
+        what = 'complete' if trial.complete() else f'FAILED ({status})'
+        table.clear()
+        print(f'[{done}/{len(all_trials)}] {trial.base_dir}: {what}',
+              *(f'    {line}' for line in lines), sep='\n', flush=True)  # fmt: skip
 
-    missing = sweep.run(all_trials, report)
+    missing = sweep.run(all_trials, report, table)
     for trial in missing:
         print(f'not complete: {trial.base_dir}', file=sys.stderr)
     return 1 if missing else 0

@@ -13,7 +13,7 @@ _PROCESSES = multiprocessing.get_context('forkserver')
 _PROCESSES.set_forkserver_preload(['ob2i_tf.runner'])
 
 
-def _in_process(argv, output, cwd, largest_file_bytes, stop_at):
+def _in_process(argv, output, cwd, largest_file_bytes, stop_at, before):
     """What a fresh process does: the command line, with stderr in a file."""
     os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
     os.chdir(cwd)
@@ -21,6 +21,8 @@ def _in_process(argv, output, cwd, largest_file_bytes, stop_at):
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file_bytes, largest_file_bytes))
     if stop_at is not None:
         _terminate_at(stop_at)
+    for prepare in before:
+        prepare()
     sys.exit(main.main(argv))
 
 
@@ -38,10 +40,16 @@ def _terminate_at(agent_steps):
     Agent.observe = observe_and_stop
 
 
-def start(argv, output=os.devnull, cwd=os.curdir, largest_file_bytes=None, stop_at=None):
-    """Starts `run_experiment.py` with argv[1:]; its stderr goes to the file `output`."""
+def start(
+    argv, output=os.devnull, cwd=os.curdir, largest_file_bytes=None, stop_at=None, before=()
+):
+    """Starts `run_experiment.py` with argv[1:]; its stderr goes to the file `output`.
+
+    `before` is called in the process, one after another: picklable functions without arguments.
+    """
     process = _PROCESSES.Process(
-        target=_in_process, args=(argv, str(output), str(cwd), largest_file_bytes, stop_at)
+        target=_in_process,
+        args=(argv, str(output), str(cwd), largest_file_bytes, stop_at, tuple(before)),
     )
     process.start()
     return process

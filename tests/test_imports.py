@@ -16,7 +16,8 @@ ORDER = (
     'networks', 'posteriors', 'bonuses', 'acting', 'targets', 'replay', 'updates', 'learner',
     'metrics', 'agent', 'checkpoint', 'environments.games', 'environments.vector',
     'environments.digits', 'environments.atari', 'environments.mnist_maze',
-    'environments.deep_sea', 'environments.linear_mdp', 'environments', 'config', 'runner',
+    'environments.deep_sea', 'environments.linear_mdp', 'environments.watched', 'environments',
+    'config', 'runner',
     'linear', 'linear.lsvi', 'linear.theorem', 'linear.agents', 'linear.regression', 'main',
     'sweep', 'analysis', 'analysis.load', 'analysis.scores', 'analysis.tables',
     'analysis.figures', 'analysis.page', 'analysis.report', 'analysis.__main__',
@@ -27,7 +28,7 @@ APART = {
     'environments': {'environments', 'types', 'errors'},
     'analysis': {'analysis', 'environments', 'types', 'errors', 'resources', 'disk'},
     'checkpoint': {'types', 'errors', 'disk'},
-    'metrics': {'types', 'errors'},
+    'metrics': {'types', 'errors', 'disk'},
     'analysis.episode': {'analysis', 'acting', 'bonuses', 'config', 'environments', 'errors',
                          'runner'},  # Which plays a game.
 }  # fmt: skip

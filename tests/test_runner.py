@@ -186,7 +186,7 @@ def test_killed_within_an_iteration(straight, tmp_path):
 def lines_of_checkpoint(base_dir):
     """Games that the newest checkpoint saw, with the header."""
     try:
-        size = json.loads((newest(base_dir) / 'state.json').read_text())['csv_sizes']['episodes']
+        size = json.loads((newest(base_dir) / 'state.json').read_text())['csv']['episodes']['bytes']
         return (Path(base_dir) / 'episodes.csv').read_text()[:size].count('\n')
     except (OSError, IndexError):
         return 10**9

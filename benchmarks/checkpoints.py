@@ -1,0 +1,123 @@
+"""Seconds to save and to load, and bytes on disk, at 100k and 1M transitions of Atari.
+
+  python -m benchmarks.checkpoints                  # 100,000 and 1,000,000; needs 9 GB of memory
+  python -m benchmarks.checkpoints --transitions 100000
+
+Frames are of Breakout under random play, 20,000 transitions over and over (further apart than a
+compressor looks back). "flushed" is what the runner does: whole segments are written while the run
+trains, and a save, such as SIGTERM's, writes what is left. The variables are those of
+ob2i_atari.gin: two networks of 10 heads, Adam's two moments.
+"""
+
+import argparse
+import functools
+import os
+import platform
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import tensorflow as tf
+
+from benchmarks.__main__ import build_networks
+from ob2i_tf import environments, replay, types
+from ob2i_tf.learner import QLearner
+
+UNIQUE = 20_000  # Transitions.
+
+
+def episodes(count):
+    """Episodes of `count` transitions in all, of random play."""
+    rng, env = np.random.default_rng(0), environments.make('Breakout')
+    stack, made = env.reset()[0][0], []
+    frames, context = [stack[..., -1]], np.moveaxis(stack[..., :-1], -1, 0).copy()
+    for step in range(count):
+        _, _, terminated, truncated, info = env.step(rng.integers(4, size=1))
+        frames.append(info['final_obs'][0, ..., -1].copy())
+        if terminated[0] or truncated[0] or step == count - 1:
+            length = len(frames) - 1
+            made.append(
+                types.Episode(
+                    np.stack(frames), rng.integers(4, size=length, dtype=np.int32),
+                    np.zeros(length, np.float32), np.full(length, 0.99, np.float32), context,
+                )
+            )  # fmt: skip
+            frames = frames[-1:]
+    env.close()
+    return made
+
+
+def fill(memory, made, transitions, directory=None):
+    """Adds episodes until there are so many transitions; flushes after each, given a directory."""
+    longest = 0.0
+    while memory.num_transitions < transitions:
+        for episode in made:
+            if memory.num_transitions + len(episode.actions) > transitions:
+                return longest
+            memory.add_episode(episode)
+            if directory:
+                began = time.perf_counter()
+                memory.flush(directory)
+                longest = max(longest, time.perf_counter() - began)
+    return longest
+
+
+def size(folder):
+    return sum(path.stat().st_size for path in Path(folder).rglob('*') if path.is_file())
+
+
+def seconds(call):
+    began = time.perf_counter()
+    result = call()
+    return time.perf_counter() - began, result
+
+
+def rows(transitions, made):
+    with tempfile.TemporaryDirectory() as folder:
+        memory = replay.EpisodeReplay((84, 84), transitions, history=4)
+        fill(memory, made, transitions)
+        name = f'replay, {transitions:,} transitions'
+        took, manifest = seconds(lambda: memory.save(folder))
+        yield f'{name}: save all at once', took, 's'
+        yield f'{name}: on disk', size(folder) / 1e6, 'MB'
+        other = replay.EpisodeReplay((84, 84), transitions, history=4)
+        del memory
+        yield f'{name}: load', seconds(functools.partial(other.load, folder, manifest))[0], 's'
+    del other
+    with tempfile.TemporaryDirectory() as folder:
+        memory = replay.EpisodeReplay((84, 84), transitions, history=4)
+        longest = fill(memory, made, transitions, folder)
+        yield f'{name}, flushed: longest flush', longest, 's'
+        yield f'{name}, flushed: save', seconds(lambda: memory.save(folder))[0], 's'
+
+
+def variable_rows():
+    learner = QLearner(*build_networks())
+    checkpoint = tf.train.Checkpoint(learner=learner)
+    with tempfile.TemporaryDirectory() as folder:
+        yield 'variables: save', seconds(lambda: checkpoint.write(f'{folder}/v'))[0], 's'
+        yield 'variables: on disk', size(folder) / 1e6, 'MB'
+        yield 'variables: load', seconds(lambda: checkpoint.read(f'{folder}/v'))[0], 's'
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument('--transitions', type=int, nargs='*', default=[100_000, 1_000_000])
+    arguments = parser.parse_args()
+    print(
+        f'{platform.machine()}, {os.cpu_count()} cores, '
+        f'{psutil.virtual_memory().total / 2**30:.0f} GiB, load {os.getloadavg()[0]:.1f} at the '
+        'start\n\n| what | | |\n|---|---:|---|'
+    )
+    made = episodes(UNIQUE)
+    for group in (variable_rows(), *(rows(count, made) for count in arguments.transitions)):
+        for name, value, unit in group:
+            print(f'| {name} | {value:,.2f} | {unit} |', flush=True)
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,334 @@
+"""Faults, each tried on real runs; every function yields an Outcome a try."""
+
+import dataclasses
+import functools
+import os
+import random
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from tests.faults import injections, runs, unsound
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """One try: which fault, what was wrong afterwards ('' if nothing was), what the user saw."""
+
+    fault: str
+    wrong: str
+    seen: str
+
+
+class Skipped(Exception):
+    """A fault that this machine does not let us try."""
+
+
+@functools.cache
+def straight():
+    """Folder of a run that nothing disturbed."""
+    base_dir = Path(tempfile.mkdtemp(prefix='faults-')) / 'run'
+    status, printed = runs.run(base_dir)
+    assert status == 0, printed
+    return base_dir
+
+
+def finish(base_dir, had, **run):
+    """Runs to the end after a disturbance; what is wrong then.
+
+    Args:
+      base_dir: the folder.
+      had: checkpoints that were there before the disturbed process started.
+      **run: of `runs.run`.
+    """
+    there = runs.checkpoints(base_dir)
+    if had and (not there or there[-1] < had[-1]):
+        return f'checkpoint {had[-1]} is lost'
+    if damaged := runs.damaged(base_dir):
+        return f'damaged checkpoints {damaged}'
+    status, printed = runs.run(base_dir, **run)
+    if status:
+        return f'does not go on: {runs.last_line(printed)}'
+    if there and 'Resuming' not in printed:
+        return 'started over silently'
+    return '' if runs.rows(base_dir) == runs.rows(straight()) else 'other rows'
+
+
+def series(fault, folder, injection, rng, kills):
+    """One run, killed again and again, then finished."""
+    base_dir = Path(folder) / 'run'
+    for _ in range(kills):
+        had = runs.checkpoints(base_dir)
+        status, printed = runs.run(base_dir, before=[injection(rng)])
+        there = runs.checkpoints(base_dir)
+        wrong = ''
+        if status not in (0, -9):
+            wrong = f'status {status}: {runs.last_line(printed)}'
+        elif had and (not there or there[-1] < had[-1]):
+            wrong = f'checkpoint {had[-1]} is lost'
+        elif runs.damaged(base_dir):
+            wrong = 'a damaged checkpoint'
+        elif had and 'Resuming' not in printed and 'Starting' in printed:
+            wrong = 'started over silently'
+        if wrong or status == -9:
+            yield Outcome(fault, wrong, 'killed; the same command goes on')
+        if status == 0:
+            break
+    wrong = finish(base_dir, runs.checkpoints(base_dir))
+    yield Outcome(f'{fault}: the series ends', wrong, 'rows equal to those of a run never killed')
+
+
+def before_a_write(rng):
+    return functools.partial(injections.kill_at_write, rng.randint(1, 90))
+
+
+def kills(rng, count=50):
+    """SIGKILL at random moments of training, evaluating and saving, and before random writes."""
+
+    def in_phase(rng, phase):
+        return functools.partial(injections.kill_in, phase, rng.randint(1, 2), rng.random() * 1.2)
+
+    kinds = [
+        (f'SIGKILL while it {what}', functools.partial(in_phase, phase=phase))
+        for phase, what in zip(injections.PHASES, ('trains', 'evaluates', 'saves'))
+    ]
+    kinds.append(('SIGKILL before a random write', before_a_write))
+    each = -(-count // len(kinds))
+    for fault, injection in kinds:
+        left = each
+        while left > 0:
+            with tempfile.TemporaryDirectory() as folder:
+                outcomes = list(series(fault, folder, injection, rng, min(left, 5)))
+            left -= max(1, len(outcomes) - 1)
+            yield from outcomes
+
+
+def _flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+DAMAGES = {
+    'truncated': lambda path: os.truncate(path, path.stat().st_size // 2),
+    'emptied': lambda path: path.write_bytes(b''),
+    'a bit flipped': _flip,
+    'deleted': lambda path: path.unlink(),
+}
+
+
+def damages(rng, count=None):
+    """Every file of a run folder truncated, emptied, bit-flipped and deleted in turn."""
+    base_dir = straight()
+    newest = runs.checkpoints(base_dir)[-1]
+    files = [path.relative_to(base_dir) for path in sorted(base_dir.rglob('*')) if path.is_file()]
+    files = [p for p in files if p.parts[0] != 'checkpoints' or p.parts[1] == newest]
+    files = [p for p in files if (base_dir / p).stat().st_size]  # The lock is empty.
+    cases = [(path, damage) for path in files for damage in DAMAGES]
+    for path, damage in rng.sample(cases, min(count or len(cases), len(cases))):
+        other = runs.scratch_copy(base_dir)
+        DAMAGES[damage](other / path)
+        status, printed = runs.run(other)
+        name = path.parts[0] if path.parts[0] != 'checkpoints' else path.name
+        lost = [c for c in runs.checkpoints(base_dir)[:-1] if c not in runs.checkpoints(other)]
+        wrong = f'checkpoint {lost} lost' if lost else ''
+        if status == 0:
+            wrong = wrong or ('' if runs.rows(other) == runs.rows(straight()) else 'other rows')
+            warned = 'damaged' in printed or 'Skipping' in printed
+            seen = 'goes on with a warning' if warned else 'goes on: not needed to resume'
+        else:
+            wrong = wrong or runs.one_line(status, printed)
+            seen = 'refuses: ' + _short(runs.last_line(printed), other)
+        yield Outcome(f'{name} {damage}', wrong, seen)
+        shutil.rmtree(other.parent)
+
+
+def _mounted(size):
+    folder = tempfile.mkdtemp(prefix='faults-')
+    done = subprocess.run(
+        ['mount', '-t', 'tmpfs', '-o', f'size={size}', 'tmpfs', folder], capture_output=True
+    )
+    if done.returncode:
+        os.rmdir(folder)
+        raise Skipped(f'mounting is not permitted: {done.stderr.decode().strip()}')
+    return folder
+
+
+def _unmount(folder):
+    subprocess.run(['umount', folder], check=True)
+    os.rmdir(folder)
+
+
+def full_disks(rng, count=16):
+    """A tmpfs that is full after so many bytes: in the end at every write of the run, or nearly."""
+    page = os.sysconf('SC_PAGE_SIZE')
+    whole = sum(-(-p.stat().st_size // page) for p in straight().rglob('*')) + 12
+    for pages in sorted(rng.sample(range(2, 2 * whole), min(count, 2 * whole - 2))):
+        folder = _mounted(pages * page)
+        try:
+            base_dir = Path(folder) / 'run'  # What it prints lies on the full disk too.
+            status, printed = runs.run(base_dir)
+            if status == 0:
+                yield Outcome('disk large enough', '', f'complete with {pages * page:,} bytes')
+                return
+            had = runs.checkpoints(base_dir) if base_dir.exists() else []
+            wrong = '' if status == 1 else f'status {status}: {runs.last_line(printed)}'
+            subprocess.run(['mount', '-o', 'remount,size=64m', folder], check=True)
+            wrong = wrong or finish(base_dir, had)
+            yield Outcome(
+                'disk full, its log on it too', wrong, 'status 1; goes on once there is room'
+            )
+        finally:
+            _unmount(folder)
+
+
+def read_only_folders(rng, count=2):
+    """The file system is read-only from the start, or becomes so while the run trains."""
+    for at in (None, 30)[:count]:
+        folder = _mounted('64m')
+        try:
+            base_dir = Path(folder) / 'run'
+            if at is None:
+                subprocess.run(['mount', '-o', 'remount,ro', folder], check=True)
+            output = Path(tempfile.mkdtemp(prefix='faults-')) / 'run'
+            before = [functools.partial(injections.remount_at, at, 'ro', folder)] if at else []
+            started = runs.Started(base_dir, before=before, output=output)
+            status, printed = started.end()
+            wrong = runs.one_line(status, printed)
+            subprocess.run(['mount', '-o', 'remount,rw', folder], check=True)
+            yield Outcome(
+                'read-only folder' + ' from some step on' * bool(at),
+                wrong or finish(base_dir, runs.checkpoints(base_dir)),
+                _short(runs.last_line(printed), base_dir),
+            )
+        finally:
+            _unmount(folder)
+
+
+def clocks(rng, count=2):
+    """The time of day jumps by up to a year at every look."""
+    for _ in range(count):
+        with tempfile.TemporaryDirectory() as folder:
+            base_dir = Path(folder) / 'run'
+            jump = functools.partial(injections.jump_clock, rng.random())
+            status, printed = runs.run(base_dir, before=[jump])
+            wrong = '' if status == 0 else f'status {status}: {runs.last_line(printed)}'
+            wrong = wrong or ('' if runs.rows(base_dir) == runs.rows(straight()) else 'other rows')
+            yield Outcome('clock that jumps', wrong, 'the same rows')
+
+
+def crowds(rng, count=2):
+    """Several processes start in one folder at once."""
+    for _ in range(count):
+        with tempfile.TemporaryDirectory() as folder:
+            base_dir = Path(folder) / 'run'
+            started = [runs.Started(base_dir, output=Path(folder) / f'out{i}') for i in range(3)]
+            ends = [process.end() for process in started]
+            statuses = sorted(status for status, _ in ends)
+            wrong = '' if statuses == [0, 1, 1] else f'statuses {statuses}'
+            refused = [runs.last_line(printed) for status, printed in ends if status]
+            if not all('another process is running' in line for line in refused):
+                wrong = wrong or f'ended with {refused}'
+            yield Outcome(
+                'three processes in one folder',
+                wrong or ('' if runs.rows(base_dir) == runs.rows(straight()) else 'other rows'),
+                'one runs; ' + _short(refused[0] if refused else '', base_dir),
+            )
+
+
+def missing_roms(rng, count=1):
+    """The folder of ALE's ROMs is empty."""
+    import ale_py
+
+    roms = os.path.join(os.path.dirname(ale_py.__file__), 'roms')
+    with tempfile.TemporaryDirectory() as folder:
+        before = [functools.partial(injections.hide_folder, roms)]
+        base_dir = Path(folder) / 'run'
+        status, printed = runs.run(base_dir, (), before, 'ob2i_atari_small.gin')
+        if 'Operation not permitted' in printed:
+            raise Skipped('mounting is not permitted')
+        yield Outcome('ROM missing', runs.one_line(status, printed), runs.last_line(printed))
+
+
+def weights(rng, count=2):
+    """NaN in one weight of a network."""
+    for part in ('online', 'target')[:count]:
+        with tempfile.TemporaryDirectory() as folder:
+            base_dir = Path(folder) / 'run'
+            spoil = functools.partial(injections.spoil_weights, part, 40)
+            status, printed = runs.run(base_dir, runs.UNSOUND, [spoil], 'ob2i_deep_sea.gin')
+            wrong = runs.one_line(status, printed)
+            damaged = runs.damaged(base_dir)
+            steps = runs.checkpoints(base_dir)
+            if damaged or not steps or int(steps[-1]) >= 40:
+                wrong = wrong or f'checkpoints {steps}, damaged {damaged}'
+            yield Outcome(f'NaN in the {part} network', wrong, runs.last_line(printed))
+
+
+def unsound_environments(rng, count=None):
+    """An environment that raises, hangs, or returns a wrong shape or dtype or NaN."""
+    for fault in unsound.FAULTS[1:][:count]:
+        with tempfile.TemporaryDirectory() as folder:
+            base_dir = Path(folder) / 'run'
+            # The same run in all other respects, so that a sound environment may finish it.
+            bindings = (*runs.UNSOUND, f"make_unsound.fault = '{fault}'", 'make_unsound.at = 15')
+            if fault == 'raises_in_reset':
+                bindings = (*bindings[:-1], 'make_unsound.at = 0')
+            before = [functools.partial(injections.limit_steps_of_environments, 2.0)]
+            status, printed = runs.run(base_dir, bindings, before, 'ob2i_deep_sea.gin')
+            wrong = runs.one_line(status, printed)
+            if runs.damaged(base_dir):
+                wrong = wrong or 'a damaged checkpoint'
+            if fault != 'raises_in_reset' and not runs.checkpoints(base_dir):
+                wrong = wrong or 'no checkpoint'
+            yield Outcome(f'environment: {fault}', wrong, runs.last_line(printed))
+
+
+def memory(rng, count=2):
+    """Replay larger than the machine; a machine that has no more memory while the run goes on."""
+    with tempfile.TemporaryDirectory() as folder:
+        base_dir = Path(folder) / 'run'
+        huge = (*runs.BINDINGS, 'EpisodeReplay.capacity_transitions = 100_000_000_000')
+        status, printed = runs.run(base_dir, huge)
+        yield Outcome(
+            'replay beyond the machine', runs.one_line(status, printed), runs.last_line(printed)
+        )
+        atari = (
+            'Runner.training_steps = 4000', 'Runner.evaluation_steps = 0',
+            'Runner.checkpoint_steps = 100', 'Runner.num_iterations = 1',
+            'make_environment.max_episode_frames = 200', 'MultiHeadQNetwork.num_heads = 2',
+        )  # fmt: skip
+        limit = functools.partial(injections.run_out_of_memory, 220, 2_000_000)
+        base_dir = Path(folder) / 'atari'
+        status, printed = runs.run(base_dir, atari, [limit], 'ob2i_atari_small.gin')
+        wrong = runs.one_line(status, printed)
+        if runs.damaged(base_dir) or not runs.checkpoints(base_dir):
+            wrong = wrong or 'checkpoints are lost'
+        yield Outcome('no memory left', wrong, runs.last_line(printed))
+
+
+def _short(line, base_dir):
+    """A line without the folder's name, and without numbers that differ from try to try."""
+    return line.replace(str(base_dir), 'RUN')
+
+
+ALL = {
+    function.__name__: function
+    for function in (
+        kills,
+        damages,
+        full_disks,
+        read_only_folders,
+        clocks,
+        crowds,
+        missing_roms,
+        weights,
+        unsound_environments,
+        memory,
+    )  # fmt: skip
+}
+
+
+def seeded(seed):
+    return random.Random(seed)

@@ -1,0 +1,141 @@
+"""Faults, put into a process of the program before it starts; see `processes.start`."""
+
+import ctypes
+import os
+import random
+import resource
+import signal
+import threading
+import time
+
+import numpy as np
+
+PHASES = ('train', 'evaluate', 'save')
+_NEW_NAMESPACE = 0x00020000  # CLONE_NEWNS
+_PRIVATE = 0x4000 | 0x40000  # MS_REC | MS_PRIVATE
+
+
+def _after_steps(agent_steps, call):
+    """Calls `call(agent)` once, within that agent step."""
+    from ob2i_tf.agent import Agent
+
+    observe = Agent.observe
+
+    def observe_and_call(self, *args):
+        reports = observe(self, *args)
+        if self.agent_steps == agent_steps:
+            call(self)
+        return reports
+
+    Agent.observe = observe_and_call
+
+
+def kill_in(phase, entry, fraction):
+    """SIGKILL in the `entry`-th such phase of a run, at that fraction of how long it took before.
+
+    The first phase of a kind takes the longest, since TensorFlow traces there: time is measured in
+    the process itself, from the phase before (for the first one: half a second).
+    """
+    from ob2i_tf.runner import Runner
+
+    run_phase = getattr(Runner, f'_{phase}')
+    durations = [0.5]
+
+    def run_and_die(self, *args):
+        if len(durations) == entry:
+            seconds = fraction * durations[-1]
+            threading.Thread(target=lambda: (time.sleep(seconds), _kill()), daemon=True).start()
+        began = time.perf_counter()
+        result = run_phase(self, *args)
+        durations.append(time.perf_counter() - began)
+        return result
+
+    setattr(Runner, f'_{phase}', run_and_die)
+
+
+def kill_at_write(number):
+    """SIGKILL just before the `number`-th change to the file system that Python makes."""
+    import sys
+
+    left = number
+
+    def audit(event, arguments):
+        nonlocal left
+        mode = arguments[1] if event == 'open' else None
+        writes = isinstance(mode, str) and set(mode) & set('wax')
+        if writes or event in ('os.rename', 'os.remove', 'os.mkdir', 'os.truncate', 'os.rmdir'):
+            left -= 1
+            if not left:
+                _kill()
+
+    sys.addaudithook(audit)
+
+
+def _kill():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def spoil_weights(part, agent_steps):
+    """NaN in one element of the first variable of the 'online' or the 'target' network."""
+
+    def spoil(agent):
+        networks = {'online': agent.learner.network, 'target': agent.learner.target_network}
+        variable = networks[part].trainable_variables[0]
+        values = variable.numpy()
+        values.flat[0] = np.nan
+        variable.assign(values)
+
+    _after_steps(agent_steps, spoil)
+
+
+def run_out_of_memory(agent_steps, more_bytes):
+    """From that agent step on, the process may map only so many bytes more."""
+
+    def limit(agent):
+        del agent
+        with open('/proc/self/statm') as file:
+            size = int(file.read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (size + more_bytes, size + more_bytes))
+
+    _after_steps(agent_steps, limit)
+
+
+def jump_clock(seed):
+    """The time of day jumps by up to a year, back and forth, at every look at it."""
+    rng, real = random.Random(seed), time.time
+    time.time = lambda: real() + rng.uniform(-3e7, 3e7)
+
+
+def hide_folder(path):
+    """An empty folder is mounted there, for this process alone; needs root."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    path = os.fsencode(path)
+    if (
+        libc.unshare(_NEW_NAMESPACE)
+        or libc.mount(b'none', b'/', None, _PRIVATE, None)
+        or libc.mount(b'tmpfs', path, b'tmpfs', 0, None)
+    ):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def remount_at(agent_steps, options, folder):
+    """Mounts the file system again with other options, within that agent step; needs root."""
+    import subprocess
+
+    _after_steps(
+        agent_steps,
+        lambda agent: subprocess.run(['mount', '-o', f'remount,{options}', folder], check=True),
+    )
+
+
+def limit_steps_of_environments(seconds):
+    from ob2i_tf.environments import watched
+
+    watched.LIMIT_SECONDS = seconds
+
+
+def run_eagerly():
+    """No tracing, which takes most of a small run's time; all that touches the disk is the same."""
+    import tensorflow as tf
+
+    tf.config.run_functions_eagerly(True)

@@ -1,0 +1,112 @@
+"""A sweep of 12 small mazes on 2 cores, killed twice and one of its workers once.
+
+  python -m tests.faults.sweeps
+  python -m tests.faults.sweeps --gin_file=lsvi_epsilon_linear_mdp.gin   # quicker trials
+
+In the end each trial is complete, each of its iterations is in train.csv once, and no trial was
+started again after it was complete. Exit status 0 if so.
+"""
+
+import argparse
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+
+from ob2i_tf import sweep
+
+ITERATIONS = 4
+MAZE = (
+    'Runner.training_steps = 60', 'Runner.evaluation_steps = 0', 'Agent.learning_starts = 1000',
+    'MultiHeadQNetwork.num_heads = 2', 'MultiHeadQNetwork.hidden_units = 8',
+    'MultiHeadQNetwork.conv_layers = ()', 'make_mnist_maze.max_episode_steps = 30',
+    'EpisodeReplay.capacity_transitions = 1000',
+)  # fmt: skip
+LINEAR = ('Runner.training_steps = 60', 'horizon = 10')
+
+
+def workers_of(trials):
+    """{trial: (its process, its worker)} of those that run now."""
+    folders = {f'--base_dir={os.path.abspath(trial.base_dir)}': trial for trial in trials}
+    found = {}
+    for process in psutil.process_iter(['cmdline']):
+        for argument in process.info['cmdline'] or ():
+            if argument in folders and process.parent():
+                found[folders[argument]] = process, process.parent()
+    return found
+
+
+def starts(trial):
+    try:
+        with open(trial.base_dir / 'environment.json') as file:
+            return 1 + len(json.load(file)['earlier'])
+    except OSError:
+        return 0
+
+
+def wait(process, condition, *arguments):
+    while process.poll() is None and not condition(*arguments):
+        time.sleep(0.1)
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        'tests.faults.sweeps', description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument('--gin_file', default='ob2i_mnist_maze.gin')
+    arguments = parser.parse_args()
+    base_dir = Path(tempfile.mkdtemp(prefix='sweep-'))
+    maze = 'maze' in arguments.gin_file
+    bindings = (f'Runner.num_iterations = {ITERATIONS}', *(MAZE if maze else LINEAR))
+    trials = sweep.trials([arguments.gin_file], base_dir, (), (), 12, bindings)
+    command = [
+        sys.executable, '-m', 'ob2i_tf.sweep', f'--gin_files={arguments.gin_file}', '--seeds=12',
+        f'--base_dir={base_dir}', '--processes=2', '--cpus=1',
+        *(f'--gin_bindings={binding}' for binding in bindings),
+    ]  # fmt: skip
+
+    def complete():
+        return [trial for trial in trials if trial.complete()]
+
+    def enough(count):
+        return len(complete()) >= count
+
+    finished = {}  # Trial -> how often it had been started when it was seen to be complete.
+    for number, until in enumerate((3, 7)):
+        process = subprocess.Popen(command)
+        wait(process, enough, until)
+        if number:  # One worker dies too, while the sweep lives on.
+            wait(process, workers_of, trials)
+            trial, (_, worker) = next(iter(workers_of(trials).items()))
+            worker.send_signal(signal.SIGKILL)
+            print(f'killed the worker of {trial.base_dir.name}', flush=True)
+            wait(process, trial.complete)
+            print(f'{trial.base_dir.name} complete: {trial.complete()}', flush=True)
+        process.kill()
+        process.wait()
+        print(f'killed the sweep with {len(complete())} of 12 complete', flush=True)
+        finished.update({trial: starts(trial) for trial in complete() if trial not in finished})
+    status = subprocess.run(command).returncode
+
+    again = [trial.base_dir.name for trial, before in finished.items() if starts(trial) > before]
+    wrong = []
+    for trial in trials:
+        with open(trial.base_dir / 'train.csv', newline='') as file:
+            iterations = [int(row['iteration']) for row in csv.DictReader(file)]
+        if iterations != list(range(ITERATIONS)):
+            wrong.append((trial.base_dir.name, iterations))
+    print(f'status {status}, {len(complete())} of 12 complete, started again when complete: '
+          f'{again}, not done exactly once: {wrong}')  # fmt: skip
+    print('processes a trial took:', [starts(trial) for trial in trials])
+    return int(bool(status or again or wrong or len(complete()) != 12))
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,147 @@
+"""The quick part of the fault campaign, and of the fuzz; `python -m tests.faults` is all of it."""
+
+import contextlib
+import shutil
+import time
+
+import gymnasium
+import numpy as np
+import pytest
+
+from ob2i_tf import disk, errors, main, metrics
+from ob2i_tf.checkpoint import Checkpoints
+from ob2i_tf.environments import watched
+from ob2i_tf.environments.watched import Watched
+from tests.faults import campaign, fuzz, runs, unsound
+
+
+def check(outcomes):
+    outcomes = list(outcomes)
+    assert outcomes
+    assert not [outcome for outcome in outcomes if outcome.wrong]
+    return outcomes
+
+
+def unsound_environment(fault, at=2):
+    env = Watched(unsound.make_unsound('Unsound', num_envs=2, fault=fault, at=at))
+    env.reset()
+    return contextlib.closing(env)
+
+
+def test_what_a_sound_environment_returns_passes():
+    with unsound_environment('none') as env:
+        for _ in range(12):
+            observations, *_, info = env.step(np.zeros(2, int))
+        assert observations.shape == (2, 8) and info['final_obs'].dtype == np.uint8
+
+
+@pytest.mark.parametrize('fault, message', [
+    ('raises', 'raised RuntimeError in step 2: the simulator is gone'),
+    ('shape', 'observations of uint8 (2, 7) from step 2, not uint8 (2, 8)'),
+    ('dtype', 'observations of float64 (2, 8) from step 2, not uint8 (2, 8)'),
+    ('nan_reward', 'NaN or infinite rewards from step 2'),
+    ('nan_observation', 'NaN or infinite observations from step 2'),
+    ('wrong_flag', 'terminated of int64 (2,) from step 2, not bool (2,)'),
+    ('no_final_obs', "info['final_obs'] of <class 'NoneType'> None from step 2"),
+])  # fmt: skip
+def test_an_environment_that_goes_wrong_is_a_line(fault, message, capfd):
+    with unsound_environment(fault) as env:
+        env.step(np.zeros(2, int))
+        with pytest.raises(errors.UserError) as error:
+            env.step(np.zeros(2, int))
+    assert message in str(error.value).replace('bool_', 'bool')
+
+
+def test_an_environment_that_hangs_ends_the_run(tmp_path):
+    before = [_short_limit]
+    bindings = (*runs.UNSOUND, "make_unsound.fault = 'hangs'", 'make_unsound.at = 5')
+    status, printed = runs.run(tmp_path / 'run', bindings, before, 'ob2i_deep_sea.gin')
+    assert status == 1
+    assert runs.last_line(printed) == (
+        'error: the environment has not returned from step 5 for 1 s'
+    )
+
+
+def _short_limit():
+    watched.LIMIT_SECONDS = 1.0
+
+
+class _Slow(gymnasium.vector.VectorWrapper):
+    def step_async(self, actions):
+        self.env.step_async(actions)
+
+    def step_wait(self):
+        time.sleep(0.05)
+        return self.env.step_wait()
+
+
+def test_a_slow_environment_is_none_that_hangs(monkeypatch):
+    """All steps together take longer than the limit; if that counted, it would end this process."""
+    monkeypatch.setattr(watched, 'LIMIT_SECONDS', 0.3)
+    with contextlib.closing(Watched(_Slow(unsound.make_unsound('Unsound')))) as env:
+        env.reset()
+        for _ in range(12):
+            env.step(np.zeros(1, int))
+
+
+def test_changed_rows_are_noticed(tmp_path):
+    path = tmp_path / 'rows.csv'
+    log = metrics.CsvLog(path, ('a', 'b'))
+    log.write({'a': 1, 'b': 2.5})
+    seen = log.describe()
+    log.write({'a': 2, 'b': 3.5})
+    metrics.CsvLog(path, ('a', 'b'), seen)
+    assert path.read_text() == 'a,b\n1,2.5\n'
+    path.write_text('a,b\n1,2.6\n')
+    with pytest.raises(errors.CheckpointError, match='rows are changed'):
+        metrics.CsvLog(path, ('a', 'b'), seen)
+    assert path.read_text() == 'a,b\n1,2.6\n'
+
+
+def test_a_kill_leaves_no_half_checkpoint_and_nothing_that_stays(tmp_path, monkeypatch):
+    def write(folder):
+        (folder / 'a').write_text('a')
+        (folder / 'b').write_text('b')
+
+    checkpoints = Checkpoints(tmp_path, keep=1)
+    checkpoints.save(1, write)
+    checkpoints.save(2, write)
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, 'rmtree', lambda path: (path / 'a').unlink())
+        checkpoints.prune()  # Is cut short after one file.
+    (tmp_path / '.writing-3').mkdir()  # Of a save that was cut short.
+    assert [path.name for path in checkpoints.all()] == ['000000000002']
+    Checkpoints(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ['000000000002']
+
+
+def test_a_description_of_the_first_bytes(tmp_path):
+    (tmp_path / 'a').write_bytes(b'x' * 10)
+    (tmp_path / 'b').write_bytes(b'x' * 12)
+    assert disk.describe(tmp_path / 'b', 10) == disk.describe(tmp_path / 'a')
+    assert disk.describe(tmp_path / 'b') != disk.describe(tmp_path / 'a')
+
+
+def test_a_log_that_cannot_be_written_is_lost_and_not_the_run(capfd):
+    with open('/dev/full', 'w') as full:
+        stream = main._LossyStream(full)
+        for _ in range(3):
+            assert stream.write('a line\n' * 2000) == 14000
+            stream.flush()
+        assert stream.fileno() == full.fileno()
+        with contextlib.suppress(OSError):
+            full.close()
+
+
+def test_kills_before_writes_lose_nothing(tmp_path):
+    check(campaign.series('SIGKILL', tmp_path, campaign.before_a_write, campaign.seeded(1), 2))
+
+
+def test_a_clock_that_jumps_changes_nothing():
+    check(campaign.clocks(campaign.seeded(0), count=1))
+
+
+def test_mutated_configurations():
+    outcomes, failures = fuzz.campaign(150, seed=1)
+    assert not failures
+    assert outcomes['accepted'] > 5 and outcomes['refused'] > 50
