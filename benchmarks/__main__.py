@@ -24,13 +24,7 @@ allocator.keep_freed_memory()
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
-from benchmarks.timing import (  # noqa: E402
-    Machine,
-    flops_per_state,
-    median_ms,
-    parameter_bytes,
-    random_episode,
-)
+from benchmarks.timing import Machine, flops_per_state, median_ms, parameter_bytes, random_episode  # noqa: E402
 from ob2i_tf import acting, config, environments, posteriors, replay, targets, updates  # noqa: E402
 from ob2i_tf.runner import Runner  # noqa: E402
 from tests import oracle  # noqa: E402

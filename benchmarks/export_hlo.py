@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 
 import numpy as np
-import ob2i_tf  # noqa: F401, before TensorFlow: it selects Keras 2
+import ob2i_tf  # noqa: F401  # isort: skip  # It selects Keras 2, before TensorFlow comes.
 import tensorflow as tf
 
 from ob2i_tf import acting, bonuses, networks, posteriors, replay, targets, types, updates

@@ -1,10 +1,10 @@
-"""Checks and times what export_hlo wrote, on the accelerator that JAX sees; needs only jax and numpy.
+"""Checks and times what export_hlo wrote, on what JAX runs on; needs only jax and numpy.
 
   python time_hlo.py gpu_check/*.hlo --save    # on a CPU: writes NAME.npz, the reference
   python time_hlo.py gpu_check/*.hlo           # on a GPU: times, and compares where there is one
 
 Inputs are random and the same everywhere: integers below 4, bytes over their range, floats
-|N(0, 0.05)|. The table has, for each function, megabytes of inputs, seconds to compile, milliseconds
+|N(0, 0.05)|. The table has, for each function, megabytes of inputs, seconds to compile, times
 (median, 10th and 90th percentile), GFLOP by XLA's count, TFLOP/s, and the relative difference from
 the reference (in the norm of each output, the largest) or whether all outputs are finite.
 """
@@ -101,8 +101,9 @@ def main():
             gflop = float('nan')
         megabytes = sum(x.nbytes for x in host) / 1e6
         print(
-            f'| {path.stem} | {megabytes:.1f} | {seconds:.1f} | {median:.3f} | {p10:.3f} | {p90:.3f} '
-            f'| {gflop:.2f} | {gflop / median:.2f} | {check(outputs, reference)} |', flush=True
+            f'| {path.stem} | {megabytes:.1f} | {seconds:.1f} | {median:.3f} | {p10:.3f} '
+            f'| {p90:.3f} | {gflop:.2f} | {gflop / median:.2f} '
+            f'| {check(outputs, reference)} |', flush=True
         )  # fmt: skip
 
 

@@ -61,6 +61,8 @@ class EpisodicUpdate:
         episodes as it takes, each whole but for the last one, which gives its end; 'spread',
         `batch_size` transitions drawn from `episodes_per_batch` whole episodes in equal shares.
       episodes_per_batch: of 'spread'.
+      longest_tail: of 'spread', transitions of an episode, its last ones, that are drawn from; it
+        bounds the cost of long episodes. None: all.
       states_per_pass: states that go through a network at once when targets are computed.
     """
 
@@ -83,6 +85,7 @@ class EpisodicUpdate:
         tail: Literal[TAILS] = 'pad',
         consumption: Literal[CONSUMPTIONS] = 'in_parts',
         episodes_per_batch: int = 4,
+        longest_tail: Optional[int] = None,
         states_per_pass: int = 256,
     ):
         if tail not in TAILS:
@@ -104,6 +107,10 @@ class EpisodicUpdate:
             raise ValueError(
                 'EpisodicUpdate.episodes_per_batch must be in 1..batch_size, got '
                 f'{episodes_per_batch}'
+            )
+        if longest_tail is not None and longest_tail < 1:
+            raise ValueError(
+                f'EpisodicUpdate.longest_tail must be at least 1 or None, got {longest_tail}'
             )
         if np.shape(beta) not in ((), (network.num_heads,)):
             raise ValueError(
@@ -130,6 +137,7 @@ class EpisodicUpdate:
         self.tail = tail
         self.consumption = consumption
         self.episodes_per_batch = episodes_per_batch
+        self.longest_tail = longest_tail
         self.states_per_pass = states_per_pass
         self._xla = xla
         self._passes = {
@@ -190,7 +198,7 @@ class EpisodicUpdate:
     def _spread(self):
         parts, places = [], self._generator.uniform([self.batch_size]).numpy()
         for own_places in np.array_split(places, self.episodes_per_batch):
-            episode, report = self._draw()
+            episode, report = self._draw(self.longest_tail)
             rows = (own_places * episode.end).astype(int)  # Below `end`: places are below 1.
             parts.append(_take(self._rows(episode, 0, episode.end), rows))
         return _pad(_concatenate(*parts)), report

@@ -128,6 +128,19 @@ def test_whole_episode_in_one_step():
     np.testing.assert_array_equal(batch.weights, [1] * 70 + [0] * 2)
 
 
+def test_a_batch_is_spread_over_the_ends_of_episodes():
+    replay, network, target_network, (episode,) = parts(length=60)
+    update = updates.EpisodicUpdate(
+        replay, network, target_network, consumption='spread', longest_tail=20, batch_size=64
+    )
+    stacks = all_stacks(episode)[40:60]
+    y = expected_targets(episode, network, target_network, beta=0.5, alpha_1=0, alpha_2=0)[40:]
+    batch, _ = update.next_batch()
+    rows = [np.flatnonzero((stacks == x).all(axis=(1, 2, 3))) for x in batch.observations]
+    assert len(set(map(int, rows))) > 15
+    np.testing.assert_allclose(batch.targets, y[np.concatenate(rows)], atol=1e-5)
+
+
 def test_a_batch_is_spread_over_whole_episodes():
     replay, network, target_network, episodes = parts(num_episodes=40, length=60)
     update = updates.EpisodicUpdate(

@@ -1,4 +1,4 @@
-"""OB2I's gradient step in JAX: the same network, loss and optimizer, jitted with donated buffers."""
+"""OB2I's gradient step in JAX: the same network, loss and optimizer, jitted, buffers donated."""
 
 import sys
 import time

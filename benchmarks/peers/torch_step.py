@@ -1,4 +1,4 @@
-"""OB2I's gradient step in PyTorch: the same network, loss and optimizer, channels last, fused Adam."""
+"""OB2I's gradient step in PyTorch: the same network and loss, channels last, fused Adam."""
 
 import sys
 import time
