@@ -7,11 +7,11 @@
 
 A trial is a run of the program in <base_dir>/<gin file>/<values>/<task>/seed<seed>, with what it
 prints beside that folder in seed<seed>.log. It runs on this machine's cores, or with --address on
-Ray: 'local' for Ray on this machine, which shares GPUs out, else a cluster, whose machines must share
-the folder. Started again, the sweep runs what is not
-complete, and an interrupted trial goes on from its checkpoint, wherever it is started next. A trial
-that ends without a new checkpoint is started again at most --retries times. --print writes a shell
-command for each trial instead, for other schedulers.
+Ray: 'local' for Ray on this machine, which shares GPUs out, else a cluster, whose machines must
+share the folder. Started again, the sweep runs what is not complete, and an interrupted trial goes
+on from its checkpoint, wherever it is started next. A trial that ends without a new checkpoint is
+started again at most --retries times. --print writes a shell command for each trial instead, for
+other schedulers.
 Exit status: 0 all trials are complete, 1 some are not, 2 the command line or a configuration is
 wrong.
 """
