@@ -164,7 +164,7 @@ def main(argv=None):
         return 2 if isinstance(error, ConfigError) else 1
     except Exception as error:  # A fault of the program, or of code that the configuration brought.
         traceback.print_exc()
-        _print_error(f'{type(error).__name__}: {error} (unexpected; the lines above say where)')
+        _print_error(f'unexpected, see above: {type(error).__name__}: {error}')
         return 1
     return 0
 

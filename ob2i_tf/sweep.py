@@ -1,4 +1,4 @@
-"""Many runs by one command, on Ray: gin files x tasks x values of bindings x seeds.
+"""Many runs by one command: gin files x tasks x values of bindings x seeds.
 
   python -m ob2i_tf.sweep --gin_files=ob2i_atari.gin --tasks=atari49 --seeds=5 --address=auto
   python -m ob2i_tf.sweep --base_dir=runs/mazes \
@@ -6,17 +6,19 @@
       --grid='make_mnist_maze.wall_density = 0.3, 0.4' --grid='make_mnist_maze.maze_seed = 0, 1'
 
 A trial is a run of the program in <base_dir>/<gin file>/<values>/<task>/seed<seed>, with what it
-prints beside that folder in seed<seed>.log. It runs on this machine's cores, or on the Ray cluster
-at --address, whose machines must share the folder. Started again, the sweep runs what is not
-complete, and an interrupted trial goes on from its checkpoint, wherever it is started next. A trial
-that ends without a new checkpoint is started again at most --retries times. --print writes a shell
-command for each trial instead, for other schedulers.
+prints beside that folder in seed<seed>.log. It runs on this machine's cores, or with --address on
+Ray: 'local' for Ray on this machine, which shares GPUs out, else a cluster, whose machines must
+share the folder. Started again, the sweep runs what is not complete, and an interrupted trial goes
+on from its checkpoint, wherever it is started next. A trial that ends without a new checkpoint is
+started again at most --retries times. --print writes a shell command for each trial instead, for
+other schedulers.
 Exit status: 0 all trials are complete, 1 some are not, 2 the command line or a configuration is
 wrong.
 """
 
 import argparse
 import collections
+import concurrent.futures
 import csv
 import ctypes
 import dataclasses
@@ -27,6 +29,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -157,7 +160,7 @@ def _end_with_parent():
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def attempt(arguments, base_dir, folder, threads):
+def attempt(arguments, base_dir, folder, threads, stopping=lambda: False):
     """Runs the program once, as a process of its own that saves and ends if this one dies.
 
     Args:
@@ -165,6 +168,8 @@ def attempt(arguments, base_dir, folder, threads):
       base_dir: absolute, the run's folder.
       folder: working directory.
       threads: of the program.
+      stopping: called now and then; once it is true, or at a KeyboardInterrupt, which is how Ray
+        cancels, the program is told to save and end.
 
     Returns:
       The exit status.
@@ -180,12 +185,12 @@ def attempt(arguments, base_dir, folder, threads):
             env={**os.environ, **dict.fromkeys(variables, str(threads))},
         )  # fmt: skip
     try:
-        while process.poll() is None:
+        while process.poll() is None and not stopping():
             time.sleep(0.2)  # Not wait(): Ray's way to cancel does not interrupt it.
     except KeyboardInterrupt:
-        process.send_signal(signal.SIGTERM)
-        process.wait(_SAVING_SECONDS)
-    return process.returncode
+        pass
+    process.send_signal(signal.SIGTERM)  # Does nothing to one that has ended.
+    return process.wait(_SAVING_SECONDS)
 
 
 def _await_lock(base_dir):
@@ -202,34 +207,101 @@ def _await_lock(base_dir):
 # What starts them.
 
 
-class Sweep:
-    """Runs trials on Ray, as many at once as there is room for.
+class OnThisMachine:
+    """Runs attempts in threads, each of which waits for its process."""
+
+    def __init__(self, processes):
+        self._pool = concurrent.futures.ThreadPoolExecutor(processes)
+        self._stopping = threading.Event()
+
+    def submit(self, *arguments):
+        return self._pool.submit(attempt, *arguments, self._stopping.is_set)
+
+    def ended(self, tasks):
+        """Those that ended; waits a second for the first."""
+        first = concurrent.futures.FIRST_COMPLETED
+        return concurrent.futures.wait(tasks, timeout=1, return_when=first).done
+
+    def status(self, task):
+        return task.result()
+
+    def stop(self, tasks):
+        del tasks
+        self._stopping.set()
+
+
+class OnRay:
+    """Runs attempts as tasks of Ray.
 
     Args:
-      address: of a Ray cluster; None: this machine.
-      processes: at most so many at once; None: as many as fit.
+      address: of a cluster; 'local' starts Ray on this machine.
       cpus: cores a trial.
       gpus: GPUs a trial, or a fraction; None: one, where there are any.
+    """
+
+    def __init__(self, address, cpus, gpus=None):
+        # Ray would hide all GPUs from a task that asks for none.
+        os.environ.setdefault('RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO', '0')
+        os.environ.setdefault('RAY_USAGE_STATS_ENABLED', '0')
+        try:
+            import ray
+        except ImportError:
+            raise UserError(
+                "Ray is not installed: pip install -c constraints.txt -e '.[sweep]'"
+            ) from None
+        self._ray = ray
+        if not ray.is_initialized():
+            self._connect(address)
+        if gpus is None:
+            gpus = 1 if ray.cluster_resources().get('GPU') else 0
+        self.room = max(1, int(ray.cluster_resources().get('CPU', 1)) // cpus)
+        self._attempt = ray.remote(attempt).options(
+            num_cpus=cpus, num_gpus=gpus, max_retries=0, max_calls=1
+        )
+
+    def _connect(self, address):
+        paths = [str(Path(__file__).resolve().parents[1]), os.environ.get('PYTHONPATH', '')]
+        os.environ['PYTHONPATH'] = os.pathsep.join(filter(None, paths))  # Of the workers.
+        keywords = {'include_dashboard': False} if address == 'local' else {}
+        try:
+            self._ray.init(address, log_to_driver=False, logging_level='CRITICAL', **keywords)
+        except Exception as error:  # Ray raises plain Exceptions too.
+            raise UserError(f'--address={address}: Ray did not start: {error}') from error
+
+    def submit(self, *arguments):
+        return self._attempt.remote(*arguments)
+
+    def ended(self, tasks):
+        return self._ray.wait(list(tasks), timeout=1)[0]
+
+    def status(self, task):
+        """Exit status of the program, or in words what became of its worker."""
+        try:
+            return self._ray.get(task)
+        except Exception as error:
+            return f'{type(error).__name__} of Ray'
+
+    def stop(self, tasks):
+        for task in tasks:
+            self._ray.cancel(task)
+
+
+class Sweep:
+    """Runs trials.
+
+    Args:
+      executor: OnThisMachine or OnRay.
+      processes: at most so many at once.
+      threads: a trial.
       retries: how often a trial that made no new checkpoint is started again.
     """
 
-    def __init__(self, address=None, processes=None, cpus=None, gpus=None, retries=1):
-        ray = _ray()
-        cores = os.cpu_count() or 1
-        if not ray.is_initialized():
-            _start_ray(ray, address, max(cores, processes or 0))
-        room = int(ray.cluster_resources().get('CPU', 1))
-        cpus = cpus or (1 if address or not processes else max(1, cores // processes))
-        if gpus is None:
-            gpus = 1 if ray.cluster_resources().get('GPU') else 0
-        self._processes = processes or max(1, room // cpus)
+    def __init__(self, executor, processes, threads=1, retries=1):
+        self._executor = executor
+        self._processes = processes
+        self._threads = threads
         self._retries = retries
         self._stopping = False
-        self._remote = ray.remote(attempt).options(
-            num_cpus=cpus, num_gpus=gpus, max_retries=0, max_calls=1
-        )
-        self._threads = cpus
-        self._running = {}  # Reference -> (Trial, the newest checkpoint before).
 
     def run(self, all_trials, report, table=lambda running: None):
         """Runs what is not complete.
@@ -242,79 +314,57 @@ class Sweep:
         Returns:
           The trials that are not complete.
         """
-        ray = _ray()
         waiting = collections.deque(trial for trial in all_trials if not trial.complete())
+        running = {}  # Task -> (Trial, its newest checkpoint before).
         attempts = collections.Counter()  # Without a new checkpoint.
-        while (waiting and not self._stopping) or self._running:
-            while waiting and not self._stopping and len(self._running) < self._processes:
-                self._start(waiting.popleft())
-            ended, _ = ray.wait(list(self._running), timeout=1)
-            for reference in ended:
-                trial, checkpoint = self._running.pop(reference)
-                status = self._status(reference)
-                if self._stopping or trial.complete():
-                    if trial.complete():
-                        report(trial, status, [])
+        told = False
+        while running or (waiting and not self._stopping):
+            if self._stopping and not told:
+                told = True
+                self._executor.stop(running)
+            while waiting and not self._stopping and len(running) < self._processes:
+                trial = waiting.popleft()
+                running[self._submit(trial)] = trial, trial.newest_checkpoint()
+            for task in self._executor.ended(running):
+                trial, checkpoint = running.pop(task)
+                status = self._executor.status(task)
+                if trial.complete():
+                    report(trial, status, [])
                     continue
-                attempts[trial] = (
-                    attempts[trial] + 1 if trial.newest_checkpoint() == checkpoint else 0
-                )
+                attempts[trial] += 1
+                if trial.newest_checkpoint() != checkpoint:
+                    attempts[trial] = 0
                 if status == 2 or attempts[trial] > self._retries:  # 2: it cannot get better.
                     report(trial, status, trial.last_lines())
                 else:
                     waiting.append(trial)
-            table([trial for trial, _ in self._running.values()])
+            table([trial for trial, _ in running.values()])
         return [trial for trial in all_trials if not trial.complete()]
 
     def stop(self):
         """Lets the trials save and end; `run` then returns."""
-        if not self._stopping:
-            self._stopping = True
-            for reference in list(self._running):
-                _ray().cancel(reference)
+        self._stopping = True
 
-    def _start(self, trial):
+    def _submit(self, trial):
         base_dir = os.path.abspath(trial.base_dir)
-        reference = self._remote.remote(
+        return self._executor.submit(
             trial.arguments_in(base_dir), base_dir, os.getcwd(), self._threads
         )
-        self._running[reference] = trial, trial.newest_checkpoint()
-
-    def _status(self, reference):
-        """Exit status of the program, or in words what became of its worker."""
-        try:
-            return _ray().get(reference)
-        except Exception as error:
-            return f'{type(error).__name__} of Ray'
 
 
-def _ray():
-    os.environ.setdefault('RAY_USAGE_STATS_ENABLED', '0')
-    os.environ.setdefault('RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO', '0')
-    try:
-        import ray
-    except ImportError:
-        raise UserError(
-            "Ray is not installed: pip install -c constraints.txt -e '.[sweep]'; without it, "
-            '--print writes the commands'
-        ) from None
-    return ray
-
-
-def _start_ray(ray, address, num_cpus):
-    paths = [str(Path(__file__).resolve().parents[1]), os.environ.get('PYTHONPATH', '')]
-    os.environ['PYTHONPATH'] = os.pathsep.join(filter(None, paths))  # Of the workers.
-    keywords = {} if address else {'num_cpus': num_cpus, 'include_dashboard': False}
-    for tries_left in (2, 1, 0):
-        try:
-            ray.init(address or 'local', log_to_driver=False, logging_level='CRITICAL', **keywords)
-            return
-        except Exception as error:  # Ray raises plain Exceptions too.
-            ray.shutdown()
-            if not tries_left:
-                where = f'at --address={address}' if address else 'on this machine'
-                raise UserError(f'Ray did not start {where}: {error}') from error
-        # A machine under load may not start all of Ray's processes within the time it gives them.
+def _sweep(address, processes, cpus, gpus, retries):
+    """The Sweep that the command line asks for."""
+    cores = os.cpu_count() or 1
+    if gpus is not None:
+        address = address or 'local'  # Only Ray shares GPUs out.
+    if address:
+        cpus = cpus or 1
+        executor = OnRay(address, cpus, gpus)
+        processes = processes or executor.room
+    else:
+        processes = processes or max(1, cores // (cpus or 1))
+        executor = OnThisMachine(processes)
+    return Sweep(executor, processes, cpus or max(1, cores // processes), retries)
 
 
 class Table:
@@ -368,9 +418,9 @@ def _arguments(argv):
     parser.add_argument('--tasks', default='', help='names, with commas between, or atari49')
     parser.add_argument('--seeds', type=int, default=1, help='how many, from 0')
     parser.add_argument('--base_dir', default='runs/sweep')
-    parser.add_argument('--address', help='of a Ray cluster; without, this machine')
+    parser.add_argument('--address', help="of a Ray cluster, or 'local' for Ray here")
     parser.add_argument('--processes', type=int, help='at most so many trials at once')
-    parser.add_argument('--cpus', type=int, help='cores a trial; by default its share, or 1')
+    parser.add_argument('--cpus', type=int, help='cores a trial; by default its share, on Ray 1')
     parser.add_argument('--gpus', type=float, help='GPUs a trial, such as 0.25; by default 1 or 0')
     parser.add_argument('--retries', type=int, default=1)
     parser.add_argument('--print', action='store_true', help='only print the commands')
@@ -402,7 +452,7 @@ def main(argv=None):
     if done == len(all_trials):
         return 0
     try:
-        sweep = Sweep(
+        sweep = _sweep(
             arguments.address, arguments.processes, arguments.cpus, arguments.gpus,
             arguments.retries,
         )  # fmt: skip

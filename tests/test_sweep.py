@@ -1,20 +1,13 @@
 """Sweeps: what their trials are, and that they run what is missing."""
 
 import csv
-import json
-import os
 import shlex
-import signal
-import threading
-import time
 
 import psutil
 import pytest
 
 from ob2i_tf import sweep
 from ob2i_tf.errors import ConfigError
-
-ray = pytest.importorskip('ray')
 
 TINY = (
     'Runner.num_iterations = 2', 'Runner.training_steps = 20', 'horizon = 10',
@@ -64,12 +57,6 @@ def test_print_gives_a_command_for_each_trial(tmp_path, capsys):
     ]
 
 
-@pytest.fixture(scope='module')
-def on_ray():
-    yield
-    ray.shutdown()
-
-
 def run(made, retries=1):
     """(trials that are not complete, what was reported of each)."""
     reports = {}
@@ -77,7 +64,7 @@ def run(made, retries=1):
     def report(trial, status, lines):
         reports[trial.base_dir.name] = status, lines
 
-    return sweep.Sweep(processes=2, cpus=1, retries=retries).run(made, report), reports
+    return sweep.Sweep(sweep.OnThisMachine(2), 2, retries=retries).run(made, report), reports
 
 
 def starts(trial):
@@ -88,7 +75,7 @@ def resumes(trial):
     return trial.log.read_text().count('Resuming in')
 
 
-def test_a_sweep_runs_what_is_missing_and_names_what_fails(tmp_path, on_ray):
+def test_a_sweep_runs_what_is_missing_and_names_what_fails(tmp_path):
     made = sweep.trials([FILE], tmp_path, seeds=2, bindings=TINY)
     broken = made[1].base_dir
     broken.mkdir(parents=True)
@@ -107,27 +94,43 @@ def test_a_sweep_runs_what_is_missing_and_names_what_fails(tmp_path, on_ray):
     assert starts(made[0]) == 1
 
 
-def test_a_trial_whose_worker_dies_goes_on_from_its_checkpoint(tmp_path, on_ray):
-    """The worker is the parent of the trial's process; another one takes the trial over."""
-    (trial,) = sweep.trials([FILE], tmp_path, bindings=(*TINY[1:], 'Runner.num_iterations = 60'))
+class _Killed(sweep.OnThisMachine):
+    """Loses the first attempt when it has done two iterations, with SIGKILL."""
 
-    def kill_worker():
-        while trial.iterations()[0] < 2:
-            time.sleep(0.02)
-        with open(trial.base_dir / 'environment.json') as file:
-            first.append(json.load(file)['started'])
-        for process in psutil.process_iter(['cmdline']):
-            if f'--base_dir={trial.base_dir}' in (process.info['cmdline'] or []):
-                os.kill(process.ppid(), signal.SIGKILL)
+    def __init__(self, trial):
+        super().__init__(1)
+        self._trial, self.killed = trial, 0
 
-    first = []
-    killer = threading.Thread(target=kill_worker)
-    killer.start()
+    def ended(self, tasks):
+        if not self.killed and self._trial.iterations()[0] >= 2:
+            for process in psutil.Process().children():
+                if f'--base_dir={self._trial.base_dir}' in process.cmdline():
+                    process.kill()
+                    self.killed += 1
+        return super().ended(tasks)
+
+
+def test_a_trial_that_is_killed_goes_on_from_its_checkpoint(tmp_path):
+    (trial,) = sweep.trials([FILE], tmp_path, bindings=('Runner.num_iterations = 60', *TINY[1:]))
+    executor, reports = _Killed(trial), []
+    missing = sweep.Sweep(executor, 1, retries=0).run([trial], lambda *end: reports.append(end))
+    assert executor.killed == 1
+    assert not missing and reports == [(trial, 0, [])]
+    assert (starts(trial), resumes(trial)) == (1, 1)
+    assert trial.iterations() == (60, 60)
+
+
+def test_a_stopped_sweep_saves_and_a_later_one_goes_on(tmp_path):
+    """As does a trial whose worker dies: its process gets the same signal."""
+    (trial,) = sweep.trials([FILE], tmp_path, bindings=('Runner.num_iterations = 60', *TINY[1:]))
+    first = sweep.Sweep(sweep.OnThisMachine(1), 1)
+
+    def stop(running):
+        if trial.iterations()[0] >= 2:
+            first.stop()
+
+    assert first.run([trial], lambda *end: None, stop) == [trial]
+    assert 'Saved after SIGTERM' in trial.log.read_text()
     missing, reports = run([trial])
-    killer.join()
     assert not missing and reports == {'seed0': (0, [])}
     assert (starts(trial), resumes(trial)) == (1, 1)
-    assert 'Saved after SIGTERM' in trial.log.read_text()
-    assert trial.iterations() == (60, 60)
-    with open(trial.base_dir / 'environment.json') as file:
-        assert [earlier['started'] for earlier in json.load(file)['earlier']] == first

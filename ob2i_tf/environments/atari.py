@@ -5,6 +5,7 @@ to 84x84; a stack is the newest `history` of them. Three things are done here an
 stacks that go on through a life loss, the limit on a game's length, and the screen at game over.
 """
 
+import os
 import warnings
 from typing import Any, Dict, Optional, Sequence
 
@@ -127,6 +128,11 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
         true_final_screen: bool,
         press_fire: bool,
     ):
+        rom_path = roms.get_rom_path(rom)
+        if rom_path is None or not os.path.isfile(rom_path):
+            raise ValueError(
+                f'the ROM of {rom!r} is missing: {rom_path}; ale-py brings it, install that again'
+            )
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
         self._env = ale_py.AtariVectorEnv(
             rom,
@@ -170,7 +176,7 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
         self._ale_actions = np.array([action.value for action in ale_actions])
         has_fire = bool(_FIRE in self._ale_actions)
         self._followers = [
-            _Follower(roms.get_rom_path(rom), frame_skip, press_fire and has_fire)
+            _Follower(rom_path, frame_skip, press_fire and has_fire)
             for _ in range(num_envs if true_final_screen else 0)
         ]
         self._stacks = None  # [N, 84, 84, history]

@@ -21,7 +21,8 @@ class Watched(gymnasium.vector.VectorWrapper):
       env: as `environments.make` gives it.
 
     Raises:
-      UserError: from `reset`, `step` and its halves, if the environment raises, or returns what it should not.
+      UserError: from `reset`, `step` and its halves, if the environment raises, or returns what it
+        should not.
     """
 
     def __init__(self, env: gymnasium.vector.VectorEnv):

@@ -183,27 +183,22 @@ def full_disks(rng, count=16):
             _unmount(folder)
 
 
-def read_only_folders(rng, count=2):
-    """The file system is read-only from the start, or becomes so while the run trains."""
-    for at in (None, 30)[:count]:
-        folder = _mounted('64m')
-        try:
-            base_dir = Path(folder) / 'run'
-            if at is None:
-                subprocess.run(['mount', '-o', 'remount,ro', folder], check=True)
-            output = Path(tempfile.mkdtemp(prefix='faults-')) / 'run'
-            before = [functools.partial(injections.remount_at, at, 'ro', folder)] if at else []
-            started = runs.Started(base_dir, before=before, output=output)
-            status, printed = started.end()
-            wrong = runs.one_line(status, printed)
-            subprocess.run(['mount', '-o', 'remount,rw', folder], check=True)
-            yield Outcome(
-                'read-only folder' + ' from some step on' * bool(at),
-                wrong or finish(base_dir, runs.checkpoints(base_dir)),
-                _short(runs.last_line(printed), base_dir),
-            )
-        finally:
-            _unmount(folder)
+def read_only_folders(rng, count=1):
+    """The file system is read-only."""
+    folder = _mounted('64m')
+    try:
+        subprocess.run(['mount', '-o', 'remount,ro', folder], check=True)
+        base_dir = Path(folder) / 'run'
+        output = Path(tempfile.mkdtemp(prefix='faults-')) / 'run'
+        status, printed = runs.Started(base_dir, output=output).end()
+        wrong = runs.one_line(status, printed)
+        subprocess.run(['mount', '-o', 'remount,rw', folder], check=True)
+        yield Outcome(
+            'read-only folder', wrong or finish(base_dir, []),
+            _short(runs.last_line(printed), base_dir),
+        )  # fmt: skip
+    finally:
+        _unmount(folder)
 
 
 def clocks(rng, count=2):

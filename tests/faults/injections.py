@@ -118,24 +118,7 @@ def hide_folder(path):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
-def remount_at(agent_steps, options, folder):
-    """Mounts the file system again with other options, within that agent step; needs root."""
-    import subprocess
-
-    _after_steps(
-        agent_steps,
-        lambda agent: subprocess.run(['mount', '-o', f'remount,{options}', folder], check=True),
-    )
-
-
 def limit_steps_of_environments(seconds):
     from ob2i_tf.environments import watched
 
     watched.LIMIT_SECONDS = seconds
-
-
-def run_eagerly():
-    """No tracing, which takes most of a small run's time; all that touches the disk is the same."""
-    import tensorflow as tf
-
-    tf.config.run_functions_eagerly(True)

@@ -80,7 +80,8 @@ def one_line(status, printed):
     if status not in (1, 2):
         return f'status {status}'
     last = last_line(printed)
-    return '' if last.startswith('error: ') else f'ended with {last!r}'
+    clear = last.startswith('error: ') and 'unexpected' not in last
+    return '' if clear else f'ended with {last!r}'
 
 
 def scratch_copy(base_dir):

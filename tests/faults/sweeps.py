@@ -61,6 +61,7 @@ def main():
         'tests.faults.sweeps', description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument('--gin_file', default='ob2i_mnist_maze.gin')
+    parser.add_argument('--address', help='as of the sweep; without, no Ray')
     arguments = parser.parse_args()
     base_dir = Path(tempfile.mkdtemp(prefix='sweep-'))
     maze = 'maze' in arguments.gin_file
@@ -70,6 +71,7 @@ def main():
         sys.executable, '-m', 'ob2i_tf.sweep', f'--gin_files={arguments.gin_file}', '--seeds=12',
         f'--base_dir={base_dir}', '--processes=2', '--cpus=1',
         *(f'--gin_bindings={binding}' for binding in bindings),
+        *([f'--address={arguments.address}'] if arguments.address else []),
     ]  # fmt: skip
 
     def complete():
@@ -84,8 +86,8 @@ def main():
         wait(process, enough, until)
         if number:  # One worker dies too, while the sweep lives on.
             wait(process, workers_of, trials)
-            trial, (_, worker) = next(iter(workers_of(trials).items()))
-            worker.send_signal(signal.SIGKILL)
+            trial, (program, worker) = next(iter(workers_of(trials).items()))
+            (worker if arguments.address else program).send_signal(signal.SIGKILL)
             print(f'killed the worker of {trial.base_dir.name}', flush=True)
             wait(process, trial.complete)
             print(f'{trial.base_dir.name} complete: {trial.complete()}', flush=True)
