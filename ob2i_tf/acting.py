@@ -3,7 +3,8 @@
 A preference function maps q_values [B, K, A] to [B, A]. One that follows the head drawn for the
 episode takes a further argument, `heads` [B], and may look at q_values[b, heads[b]] only: with a
 single environment no other head is computed. One that draws random numbers takes `seed`, [2] int32,
-for TensorFlow's stateless functions. B is the number of environments, K of heads, A of actions.
+for TensorFlow's stateless functions. They are traced without AutoGraph. B is the number of
+environments, K of heads, A of actions.
 """
 
 import inspect
@@ -126,7 +127,7 @@ class Policy:
         self._tie_break = tie_break
         self._belief = belief
         self._compiled = tf.function(
-            self._preferences, jit_compile=xla or None, reduce_retracing=True
+            self._preferences, jit_compile=xla or None, reduce_retracing=True, autograph=False
         )
 
     def actions(self, observations, heads, epsilon, rng):

@@ -36,7 +36,7 @@ def ensemble_std(q_values):
 
 
 class Bonus(tf.Module):
-    """What a bonus is to an update.
+    """What a bonus is to an update. It is traced without AutoGraph.
 
     Attributes:
       needs_order: whether the rows of an Experience have to be an episode in order.
@@ -110,16 +110,18 @@ class UcbBonus(Bonus):
         if not self._rows_at_a_time:
             running_std.update(seen)
             return running_std.normalize(bonus)
-        end = tf.shape(bonus)[0]
-        normalized = bonus[:0]
-        shape = tf.TensorShape([None, *bonus.shape[1:]])
-        while end > 0:
-            tf.autograph.experimental.set_loop_options(shape_invariants=[(normalized, shape)])
+
+        def normalize_rows(end, normalized):
             start = tf.maximum(0, end - self._rows_at_a_time)
             running_std.update(seen[start:end])
-            normalized = tf.concat([running_std.normalize(bonus[start:end]), normalized], axis=0)
-            end = start
-        return normalized
+            rows = running_std.normalize(bonus[start:end])
+            return start, tf.concat([rows, normalized], axis=0)
+
+        shape = tf.TensorShape([None, *bonus.shape[1:]])
+        return tf.while_loop(
+            lambda end, _: end > 0, normalize_rows, (tf.shape(bonus)[0], bonus[:0]),
+            shape_invariants=(tf.TensorShape([]), shape), parallel_iterations=1,
+        )[1]  # fmt: skip
 
 
 @gin.configurable
@@ -197,8 +199,10 @@ class RndBonus(Bonus):
     def __call__(self, experience):
         """See Bonus."""
         frames = experience.frames
-        for start in tf.range(0, tf.shape(frames)[0], _FRAMES_PER_PASS):
-            self.frame_moments.update(frames[start : start + _FRAMES_PER_PASS])
+        networks.for_slices(
+            lambda start, end: self.frame_moments.update(frames[start:end]),
+            tf.shape(frames)[0], _FRAMES_PER_PASS,
+        )  # fmt: skip
         errors = self.errors(frames)
         state, next_state = tf.gather(errors, experience.first), tf.gather(errors, experience.next)
         reward_bonus = state if self._reward_state == 'state' else next_state
@@ -209,8 +213,10 @@ class RndBonus(Bonus):
         self.bonus_std.update(sums)
         next_bonus = tf.zeros_like(experience.next_q[:, 0]) + next_state[:, None]
         with tf.control_dependencies([errors]):
-            for start in tf.range(0, tf.shape(frames)[0], self._batch_size):
-                self._learn(frames[start : start + self._batch_size])
+            networks.for_slices(
+                lambda start, end: self._learn(frames[start:end]),
+                tf.shape(frames)[0], self._batch_size,
+            )  # fmt: skip
         return self.bonus_std.normalize(reward_bonus), self.bonus_std.normalize(next_bonus), means
 
     def errors(self, frames):

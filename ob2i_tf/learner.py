@@ -94,11 +94,12 @@ class QLearner(tf.Module):
             # One trace for all sizes: a run that goes on must compute as one that never stopped.
             signature = [tf.TensorSpec((None, *x.shape[1:]), x.dtype) for x in batch]
             self._compiled_step = tf.function(
-                self._step, input_signature=signature, jit_compile=self._xla or None
-            )
+                self._step, input_signature=signature, jit_compile=self._xla or None,
+                autograph=False,
+            )  # fmt: skip
         return self._compiled_step
 
-    @tf.function
+    @tf.function(autograph=False)
     def update_target(self):
         """Copies the online network into the target network."""
         networks.copy_variables(self.network, self.target_network)

@@ -368,10 +368,22 @@ def in_passes(function, count, size, result):
         return tf.concat([function(start, min(start + size, count)) for start in starts], axis=0)
     passes = (count + size - 1) // size
     parts = tf.TensorArray(result.dtype, size=passes, infer_shape=False, element_shape=result.shape)
-    for index in tf.range(passes):
+
+    def one_pass(index, parts):
         start = index * size
-        parts = parts.write(index, function(start, tf.minimum(start + size, count)))
-    return parts.concat()
+        return index + 1, parts.write(index, function(start, tf.minimum(start + size, count)))
+
+    return tf.while_loop(lambda index, _: index < passes, one_pass, (0, parts))[1].concat()
+
+
+def for_slices(function, count, size):
+    """Calls function(start, end) for its effects, over slices of at most `size` of `count` rows."""
+
+    def one_slice(start):
+        function(start, tf.minimum(start + size, count))
+        return (start + size,)
+
+    tf.while_loop(lambda start: start < count, one_slice, (0,), parallel_iterations=1)
 
 
 def num_rows(x):

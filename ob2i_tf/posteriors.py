@@ -301,7 +301,7 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
             tf.constant(factor, tf.float32), observation, action,
         )  # fmt: skip
 
-    @tf.function(reduce_retracing=True)
+    @tf.function(reduce_retracing=True, autograph=False)
     def _visit(self, observation, action):
         """nu of a single pair, and the Sherman-Morrison update that takes it in."""
         # In float64: rounding in the directions not yet seen would swamp those seen often.
@@ -312,7 +312,7 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
         self.covariances.scatter_nd_update([[action]], smaller[None])
         return nu
 
-    @tf.function(reduce_retracing=True)
+    @tf.function(reduce_retracing=True, autograph=False)
     def _learn(self, observation, action, total, factor, last_observation, last_action):
         variables = self.variance_head.trainable_variables
         end = tf.gather(self.variances(last_observation), last_action, batch_dims=1)
@@ -323,7 +323,7 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
             loss = tf.reduce_mean(tf.square(total + factor * end - u))
         self._optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
 
-    @tf.function(reduce_retracing=True)
+    @tf.function(reduce_retracing=True, autograph=False)
     def _greedy(self, observation):
         return tf.argmax(self.mean(observation)[:, 0], axis=-1, output_type=tf.int32)
 
@@ -470,7 +470,7 @@ class BayesianLinearPosterior(SingleHeadPosterior):
         self._set_mean(tf.cast(mean, tf.float32))
         self._draw()
 
-    @tf.function(reduce_retracing=True)
+    @tf.function(reduce_retracing=True, autograph=False)
     def _add_moments(self, squares, products, observations, actions, rewards, discounts, next_):
         """Adds sum phi phi^T [A, D, D] and sum phi y [A, D] of some transitions, in float64."""
         next_q = self.target_network(next_)[:, 0]
@@ -485,7 +485,7 @@ class BayesianLinearPosterior(SingleHeadPosterior):
         for network in (self.network, self.target_network):
             network.heads.output_layer.kernel.assign(mean[None])
 
-    @tf.function
+    @tf.function(autograph=False)
     def _draw(self):
         mean = self.network.heads.output_layer.kernel[0]
         self.drawn.assign(

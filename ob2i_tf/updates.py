@@ -141,7 +141,9 @@ class EpisodicUpdate:
         self.states_per_pass = states_per_pass
         self._xla = xla
         self._passes = {
-            network: tf.function(functools.partial(self._pass, network), jit_compile=xla or None)
+            network: tf.function(
+                functools.partial(self._pass, network), jit_compile=xla or None, autograph=False
+            )
             for network in (network, target_network)
         }
         self._pending = None
@@ -153,6 +155,7 @@ class EpisodicUpdate:
                 tf.TensorSpec([None], tf.float32),
                 tf.TensorSpec([None], tf.float32),
             ],
+            autograph=False,
         )
 
     @property
@@ -349,7 +352,7 @@ class TransitionUpdate:
         self.bonus = bonus
         self.double_q = double_q
         self._compiled_targets = tf.function(
-            self._targets, jit_compile=xla or None, reduce_retracing=True
+            self._targets, jit_compile=xla or None, reduce_retracing=True, autograph=False
         )
 
     @property

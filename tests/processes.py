@@ -40,9 +40,7 @@ def _terminate_at(agent_steps):
     Agent.observe = observe_and_stop
 
 
-def start(
-    argv, output=os.devnull, cwd=os.curdir, largest_file_bytes=None, stop_at=None, before=()
-):
+def start(argv, output=os.devnull, cwd=os.curdir, largest_file_bytes=None, stop_at=None, before=()):
     """Starts `run_experiment.py` with argv[1:]; its stderr goes to the file `output`.
 
     `before` is called in the process, one after another: picklable functions without arguments.
