@@ -469,6 +469,8 @@ def _check_names(binding):
     for leaf in _leaves(binding.value):
         if isinstance(leaf, Reference):
             _check_configurable(binding, leaf.name)
+            if _selector(leaf.name) in ('gin.macro', 'gin.constant'):
+                raise binding.error(f'{leaf} stands for nothing; a macro is written %name')
     if not binding.parameter:
         return
     _check_configurable(binding, binding.name)

@@ -111,18 +111,18 @@ class _Killed(sweep.OnThisMachine):
 
 
 def test_a_trial_that_is_killed_goes_on_from_its_checkpoint(tmp_path):
-    (trial,) = sweep.trials([FILE], tmp_path, bindings=('Runner.num_iterations = 60', *TINY[1:]))
+    (trial,) = sweep.trials([FILE], tmp_path, bindings=('Runner.num_iterations = 30', *TINY[1:]))
     executor, reports = _Killed(trial), []
     missing = sweep.Sweep(executor, 1, retries=0).run([trial], lambda *end: reports.append(end))
     assert executor.killed == 1
     assert not missing and reports == [(trial, 0, [])]
     assert (starts(trial), resumes(trial)) == (1, 1)
-    assert trial.iterations() == (60, 60)
+    assert trial.iterations() == (30, 30)
 
 
 def test_a_stopped_sweep_saves_and_a_later_one_goes_on(tmp_path):
     """As does a trial whose worker dies: its process gets the same signal."""
-    (trial,) = sweep.trials([FILE], tmp_path, bindings=('Runner.num_iterations = 60', *TINY[1:]))
+    (trial,) = sweep.trials([FILE], tmp_path, bindings=('Runner.num_iterations = 30', *TINY[1:]))
     first = sweep.Sweep(sweep.OnThisMachine(1), 1)
 
     def stop(running):
