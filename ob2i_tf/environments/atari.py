@@ -128,11 +128,12 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
         true_final_screen: bool,
         press_fire: bool,
     ):
-        rom_path = roms.get_rom_path(rom)
-        if rom_path is None or not os.path.isfile(rom_path):
+        try:
+            rom_path = roms.get_rom_path(rom)
+        except FileNotFoundError as error:
             raise ValueError(
-                f'the ROM of {rom!r} is missing: {rom_path}; ale-py brings it, install that again'
-            )
+                f'the ROM of {rom!r} is missing: {error.filename}; ale-py brings it: install that again'
+            ) from error
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
         self._env = ale_py.AtariVectorEnv(
             rom,
