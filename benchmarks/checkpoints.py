@@ -19,11 +19,11 @@ from pathlib import Path
 
 import numpy as np
 import psutil
-import tensorflow as tf
 
-from benchmarks.__main__ import build_networks
-from ob2i_tf import environments, replay, types
+from ob2i_tf import environments, networks, replay, types  # Before TensorFlow: it picks Keras 2.
 from ob2i_tf.learner import QLearner
+
+import tensorflow as tf  # noqa: E402, I001
 
 UNIQUE = 20_000  # Transitions.
 
@@ -94,7 +94,12 @@ def rows(transitions, made):
 
 
 def variable_rows():
-    learner = QLearner(*build_networks())
+    learner = QLearner(
+        *(
+            networks.build(networks.MultiHeadQNetwork(4, seed=seed), (84, 84, 4), tf.uint8)
+            for seed in range(2)
+        )
+    )
     checkpoint = tf.train.Checkpoint(learner=learner)
     with tempfile.TemporaryDirectory() as folder:
         yield 'variables: save', seconds(lambda: checkpoint.write(f'{folder}/v'))[0], 's'

@@ -5,7 +5,6 @@ to 84x84; a stack is the newest `history` of them. Three things are done here an
 stacks that go on through a life loss, the limit on a game's length, and the screen at game over.
 """
 
-import os
 import warnings
 from typing import Any, Dict, Optional, Sequence
 
@@ -130,9 +129,9 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
     ):
         try:
             rom_path = roms.get_rom_path(rom)
-        except FileNotFoundError as error:
+        except OSError as error:
             raise ValueError(
-                f'the ROM of {rom!r} is missing: {error.filename}; ale-py brings it: install that again'
+                f'the ROM of {rom!r}, which ale-py brings, cannot be read: {error}'
             ) from error
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
         self._env = ale_py.AtariVectorEnv(
