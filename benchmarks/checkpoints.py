@@ -23,7 +23,7 @@ import psutil
 from ob2i_tf import environments, networks, replay, types  # Before TensorFlow: it picks Keras 2.
 from ob2i_tf.learner import QLearner
 
-import tensorflow as tf  # noqa: E402, I001
+import tensorflow as tf  # isort: skip
 
 UNIQUE = 20_000  # Transitions.
 
