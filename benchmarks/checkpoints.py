@@ -10,20 +10,24 @@ ob2i_atari.gin: two networks of 10 heads, Adam's two moments.
 """
 
 import argparse
+import csv
 import functools
 import os
 import platform
+import signal
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 import psutil
-import tensorflow as tf
 
-from benchmarks.__main__ import build_networks
-from ob2i_tf import environments, replay, types
+from ob2i_tf import environments, networks, replay, types  # Before TensorFlow: it picks Keras 2.
 from ob2i_tf.learner import QLearner
+
+import tensorflow as tf  # isort: skip
 
 UNIQUE = 20_000  # Transitions.
 
@@ -94,7 +98,12 @@ def rows(transitions, made):
 
 
 def variable_rows():
-    learner = QLearner(*build_networks())
+    learner = QLearner(
+        *(
+            networks.build(networks.MultiHeadQNetwork(4, seed=seed), (84, 84, 4), tf.uint8)
+            for seed in range(2)
+        )
+    )
     checkpoint = tf.train.Checkpoint(learner=learner)
     with tempfile.TemporaryDirectory() as folder:
         yield 'variables: save', seconds(lambda: checkpoint.write(f'{folder}/v'))[0], 's'
@@ -102,19 +111,49 @@ def variable_rows():
         yield 'variables: load', seconds(lambda: checkpoint.read(f'{folder}/v'))[0], 's'
 
 
+def preemption_rows(transitions):
+    """The program itself on ob2i_atari.gin, acting at random, stopped after so many agent steps."""
+    settings = {
+        'Runner.training_steps': 10_000_000, 'Agent.learning_starts': 10_000_000,
+    }  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        games = Path(folder) / 'episodes.csv'
+        process = subprocess.Popen(
+            [sys.executable, '-m', 'ob2i_tf.main', '--gin_files=ob2i_atari.gin',
+             f'--base_dir={folder}',
+             *(f'--gin_bindings={name} = {value}' for name, value in settings.items())],
+            stderr=subprocess.DEVNULL)  # fmt: skip
+        while not games.exists() or _agent_steps(games) < transitions:
+            time.sleep(1)
+            if process.poll() is not None:
+                raise SystemExit(f'the run ended by itself, status {process.returncode}')
+        process.terminate()
+        took, status = seconds(process.wait)
+        assert status == 128 + signal.SIGTERM, status
+        yield f'SIGTERM at {transitions:,} agent steps: until the process has ended', took, 's'
+
+
+def _agent_steps(games):
+    with open(games, newline='') as file:
+        return sum(int(row['length']) for row in csv.DictReader(file) if row['length'])
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument('--transitions', type=int, nargs='*', default=[100_000, 1_000_000])
+    parser.add_argument('--preempt', type=int, default=50_000, help='agent steps; 0: not')
     arguments = parser.parse_args()
     print(
         f'{platform.machine()}, {os.cpu_count()} cores, '
         f'{psutil.virtual_memory().total / 2**30:.0f} GiB, load {os.getloadavg()[0]:.1f} at the '
         'start\n\n| what | | |\n|---|---:|---|'
     )
-    made = episodes(UNIQUE)
-    for group in (variable_rows(), *(rows(count, made) for count in arguments.transitions)):
+    made = episodes(UNIQUE) if arguments.transitions else []
+    groups = [variable_rows(), *(rows(count, made) for count in arguments.transitions)]
+    groups += [preemption_rows(arguments.preempt)] if arguments.preempt else []
+    for group in groups:
         for name, value, unit in group:
             print(f'| {name} | {value:,.2f} | {unit} |', flush=True)
 

@@ -337,7 +337,7 @@ class Sweep:
                 if status == 2 or attempts[trial] > self._retries:  # 2: it cannot get better.
                     report(trial, status, trial.last_lines())
                 else:
-                    waiting.append(trial)
+                    waiting.appendleft(trial)
             table([trial for trial, _ in running.values()])
         return [trial for trial in all_trials if not trial.complete()]
 

@@ -5,7 +5,6 @@ to 84x84; a stack is the newest `history` of them. Three things are done here an
 stacks that go on through a life loss, the limit on a game's length, and the screen at game over.
 """
 
-import os
 import warnings
 from typing import Any, Dict, Optional, Sequence
 
@@ -128,11 +127,12 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
         true_final_screen: bool,
         press_fire: bool,
     ):
-        rom_path = roms.get_rom_path(rom)
-        if rom_path is None or not os.path.isfile(rom_path):
+        try:
+            rom_path = roms.get_rom_path(rom)
+        except OSError as error:
             raise ValueError(
-                f'the ROM of {rom!r} is missing: {rom_path}; ale-py brings it, install that again'
-            )
+                f'the ROM of {rom!r}, which ale-py brings, cannot be read: {error}'
+            ) from error
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
         self._env = ale_py.AtariVectorEnv(
             rom,

@@ -45,7 +45,10 @@ class Started:
         hangs = self.process.is_alive()
         self.process.kill()
         self.process.join()
-        return 'hangs' if hangs else self.process.exitcode, self._output.read_text(errors='replace')
+        return 'hangs' if hangs else self.process.exitcode, self.printed()
+
+    def printed(self):
+        return self._output.read_text(errors='replace') if self._output.exists() else ''
 
 
 def run(base_dir, bindings=BINDINGS, before=(), gin_file=GIN_FILE):

@@ -22,7 +22,7 @@ import psutil
 
 from ob2i_tf import sweep
 
-ITERATIONS = 4
+ITERATIONS = 12
 MAZE = (
     'Runner.training_steps = 60', 'Runner.evaluation_steps = 0', 'Agent.learning_starts = 1000',
     'MultiHeadQNetwork.num_heads = 2', 'MultiHeadQNetwork.hidden_units = 8',
@@ -80,17 +80,25 @@ def main():
     def enough(count):
         return len(complete()) >= count
 
+    def halfway(process):
+        """A trial that has a checkpoint and is not complete, its process and its worker."""
+        while process.poll() is None:
+            for trial, processes in workers_of(trials).items():
+                if trial.newest_checkpoint() and not trial.complete():
+                    return trial, processes
+        raise SystemExit('the sweep ended too early')
+
     finished = {}  # Trial -> how often it had been started when it was seen to be complete.
     for number, until in enumerate((3, 7)):
         process = subprocess.Popen(command)
         wait(process, enough, until)
         if number:  # One worker dies too, while the sweep lives on.
-            wait(process, workers_of, trials)
-            trial, (program, worker) = next(iter(workers_of(trials).items()))
+            trial, (program, worker) = halfway(process)
             (worker if arguments.address else program).send_signal(signal.SIGKILL)
             print(f'killed the worker of {trial.base_dir.name}', flush=True)
             wait(process, trial.complete)
             print(f'{trial.base_dir.name} complete: {trial.complete()}', flush=True)
+        halfway(process)
         process.kill()
         process.wait()
         print(f'killed the sweep with {len(complete())} of 12 complete', flush=True)

@@ -1,7 +1,9 @@
 """The quick part of the fault campaign, and of the fuzz; `python -m tests.faults` is all of it."""
 
 import contextlib
+import os
 import shutil
+import signal
 import time
 
 import gymnasium
@@ -60,6 +62,18 @@ def test_an_environment_that_hangs_ends_the_run(tmp_path):
     assert runs.last_line(printed) == (
         'error: the environment has not returned from step 5 for 1 s'
     )
+
+
+def test_a_second_interrupt_ends_a_run_that_hangs(tmp_path):
+    bindings = (*runs.UNSOUND, "make_unsound.fault = 'hangs'", 'make_unsound.at = 5')
+    started = runs.Started(tmp_path / 'run', bindings, gin_file='ob2i_deep_sea.gin')
+    for line in ('hanging', 'SIGINT: saving, then stopping'):
+        while line not in started.printed():
+            assert started.process.is_alive()
+            time.sleep(0.05)
+        os.kill(started.process.pid, signal.SIGINT)
+    status, _ = started.end()
+    assert status == -signal.SIGINT
 
 
 def _short_limit():

@@ -1,5 +1,6 @@
 """An environment that goes wrong as it is told to; gin files import it as tests.faults.unsound."""
 
+import sys
 import time
 
 import gymnasium
@@ -53,6 +54,7 @@ class _Unsound(DenseVectorEnv):
             if self._fault == 'raises':
                 raise RuntimeError('the simulator is gone')
             if self._fault == 'hangs':
+                print('hanging', file=sys.stderr, flush=True)
                 time.sleep(3600)
             if self._fault == 'shape':
                 observations = observations[:, :-1]
