@@ -39,7 +39,7 @@ class Bonus(tf.Module):
     """What a bonus is to an update. It is traced without AutoGraph.
 
     Attributes:
-      needs_order: whether the rows of an Experience have to be an episode in order.
+      needs_order: whether the rows of an Experience have to be whole episodes, each in order.
     """
 
     needs_order = False
@@ -209,7 +209,10 @@ class RndBonus(Bonus):
         means = tf.reduce_mean(reward_bonus), tf.reduce_mean(next_state)
         sums = reward_bonus
         if self.needs_order:
-            sums = tf.scan(lambda sum_, bonus: self._discount * sum_ + bonus, reward_bonus)
+            kept = self._discount * tf.cast(experience.follows(), tf.float32)
+            sums = tf.scan(
+                lambda sum_, row: row[0] * sum_ + row[1], (kept, reward_bonus), initializer=0.0
+            )
         self.bonus_std.update(sums)
         next_bonus = tf.zeros_like(experience.next_q[:, 0]) + next_state[:, None]
         with tf.control_dependencies([errors]):

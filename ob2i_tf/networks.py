@@ -162,6 +162,8 @@ class MultiHeadQNetwork(tf.keras.Model):
       noise: None, or 'factorised' or 'independent': noisy layers in the heads, see HeadLayer.
       prior_scale: s > 0 adds s p_k to head k, p a network of the same shape that is never trained
         (Osband et al. 2018); the released code has 3 for it.
+      value_scale: factor on the values, the prior's apart: weights of the usual size, and steps of
+        the usual size, then stand for values of this size. The maze's are in the hundreds.
       train_output: whether gradients reach the last layer; without, it is for a posterior to set.
       precision: 'float32', or 'bfloat16' for the convolutions and the heads' hidden product, made
         for GPUs; weights, the last layer, the values and all that follows stay float32.
@@ -180,6 +182,7 @@ class MultiHeadQNetwork(tf.keras.Model):
         dueling: bool = False,
         noise: Optional[Literal[NOISES]] = None,
         prior_scale: float = 0.0,
+        value_scale: float = 1.0,
         train_output: bool = True,
         precision: Literal[PRECISIONS] = 'float32',
         seed: int = 0,
@@ -191,6 +194,8 @@ class MultiHeadQNetwork(tf.keras.Model):
                 'MultiHeadQNetwork needs num_heads >= 1 and hidden_units >= 1, got '
                 f'{num_heads} and {hidden_units}'
             )
+        if value_scale <= 0:
+            raise ValueError(f'MultiHeadQNetwork.value_scale must be above 0, got {value_scale}')
         if noise not in (None, *NOISES):
             raise ValueError(
                 f'MultiHeadQNetwork.noise must be None or one of {NOISES}, got {noise!r}'
@@ -226,12 +231,14 @@ class MultiHeadQNetwork(tf.keras.Model):
         self.heads = Heads(num_actions, *shape, heads_seed, 'heads')
         self.value_heads = Heads(1, *shape, value_seed, 'value_heads') if dueling else None
         self.prior_scale = prior_scale
+        self.value_scale = value_scale
         self.prior = None
         if prior_scale:
             self.prior = MultiHeadQNetwork(
                 num_actions, num_heads, hidden_units, conv_layers, conv_padding,
                 trunk_gradient_scale=1.0, dueling=dueling, noise=None, prior_scale=0.0,
-                train_output=True, precision=precision, seed=prior_seed, prior_seed=0,
+                value_scale=1.0, train_output=True, precision=precision, seed=prior_seed,
+                prior_seed=0,
             )  # fmt: skip
             self.prior.trainable = False
 
@@ -242,6 +249,8 @@ class MultiHeadQNetwork(tf.keras.Model):
         if self.value_heads is not None:
             values = self.value_heads(features, head, value_seed)
             q_values += values - tf.reduce_mean(q_values, axis=-1, keepdims=True)
+        if self.value_scale != 1:
+            q_values *= self.value_scale
         if self.prior is not None:
             q_values += self.prior_scale * tf.stop_gradient(self.prior(observations, head=head))
         return q_values

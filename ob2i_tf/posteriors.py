@@ -420,10 +420,13 @@ class BayesianLinearPosterior(SingleHeadPosterior):
                 'BayesianLinearPosterior.prior_variance and .noise_variance must be above 0, got '
                 f'{prior_variance} and {noise_variance}'
             )
-        if network.value_heads is not None or network.noise is not None or network.prior_scale:
+        if (
+            network.value_heads is not None or network.noise is not None or network.prior_scale
+            or network.value_scale != 1
+        ):  # fmt: skip
             raise ValueError(
-                'BayesianLinearPosterior takes no MultiHeadQNetwork.dueling, .noise or '
-                '.prior_scale: its values are those of a last layer that it sets'
+                'BayesianLinearPosterior takes no MultiHeadQNetwork.dueling, .noise, .prior_scale '
+                'or .value_scale: its values are those of a last layer that it sets'
             )
         self._regression_period = regression_period
         self._regression_transitions = regression_transitions

@@ -47,12 +47,11 @@ class ReplayDamagedError(ValueError):
     """A saved replay is not what was saved."""
 
 
-def stack(frames, history):
-    """[T + history - 1, *frame] -> [T, *stack]: row t holds the frames t .. t + history - 1."""
+def stack(frames, places, history):
+    """[n, *stack]: row i holds the frames places[i] .. places[i] + history - 1."""
     if history == 1:
-        return frames
-    length = len(frames) - history + 1
-    return np.stack([frames[i : i + length] for i in range(history)], axis=-1)
+        return frames[places]
+    return np.stack([frames[places + i] for i in range(history)], axis=-1)
 
 
 @gin.configurable(denylist=['history', 'seed', 'observation_dtype'])
@@ -223,7 +222,8 @@ class EpisodeReplay:
             windows.append(frames[t : t + self.history])
             next_windows.append(frames[t + len(steps) :][: self.history])
         observations, next_observations = (
-            stack(np.stack(frames, axis=1), self.history)[0] for frames in (windows, next_windows)
+            stack(np.stack(frames, axis=1), np.zeros(1, int), self.history)[0]
+            for frames in (windows, next_windows)
         )
         return Transitions(observations, *_columns(columns), next_observations, ids)
 

@@ -46,7 +46,7 @@ from ob2i_tf.learner import QLearner, check_finite
 # The independent random streams of a run: the keys under which its one seed is split.
 STREAMS = ('network', 'target_network', 'replay', 'acting', 'environment', 'evaluation',
            'evaluation_environment', 'prior', 'posterior', 'learner', 'update')  # fmt: skip
-CHECKPOINT_FORMAT = 2
+CHECKPOINT_FORMAT = 3
 XLA_PARTS = ('acting', 'targets', 'gradient_step')
 _PARTS_WITH_ARRAYS = ('update', 'posterior')
 
@@ -163,6 +163,7 @@ class Runner:
             num_actions = int(env.single_action_space.n)
             history = env.metadata['history']
             self._frames_per_step = env.metadata['frames_per_step']
+            self._shortest_path = env.metadata.get('shortest_path')  # Agent steps, in mazes.
         shape = observation_space.shape
         online_network, target_network = (
             networks.build(
@@ -406,6 +407,10 @@ class Runner:
         scalars['process/resident_gigabytes'] = psutil.Process().memory_info().rss / 1e9
         scalars['process/traces'] = self._traces()
         scalars['replay/transitions'] = self._replay.num_transitions
+        if self._shortest_path:
+            lengths = [game['episode_length'] for game in evaluated] or [math.nan]
+            for tag, length in (('train', train['episode_length_mean']), ('eval', np.mean(lengths))):
+                scalars[f'{tag}/relative_length'] = length / self._shortest_path
         with self._writing():
             self._csv['train'].write(train)
             if self._evaluation_steps:

@@ -77,6 +77,7 @@ def backward_induction(
     alpha_2,
     greedy='initial',
     mask_next_bonus=True,
+    last=None,
 ):
     """Targets of a whole episode, from its end to its start (paper, Algorithm 2).
 
@@ -109,6 +110,8 @@ def backward_induction(
       alpha_2: weight of next_bonus.
       greedy: one of GREEDY_READINGS.
       mask_next_bonus: whether B~ has the factor 1{a' != a_{t+1}}.
+      last: [T] bool, where an episode ends, if the rows are whole episodes one after another; None:
+        they are one.
 
     Returns:
       [T, K].
@@ -134,7 +137,10 @@ def backward_induction(
     )
 
     # Everything below is [T, K]. The last row has no a_{t+1}: -1 equals no action.
-    next_actions = tf.concat([actions[1:], [-1]], axis=0)[:, None]
+    next_actions = tf.concat([actions[1:], [-1]], axis=0)
+    if last is not None:
+        next_actions = tf.where(last, -1, next_actions)
+    next_actions = next_actions[:, None]
     reward = (rewards + alpha_1 * reward_bonus)[:, None]
     discount = discounts[:, None]
     best = tf.argmax(next_q, axis=-1, output_type=tf.int32)
@@ -192,8 +198,8 @@ def _scan_from_the_end(lowest, offset, slope):
     """y[t] = max(lowest[t], offset[t] + slope[t] y[t+1]) for slope >= 0, in O(log T) steps.
 
     Maps of this form compose into the same form, so the recursion is an associative scan: after
-    n doublings, row t holds the composition of the maps t .. t + 2^n - 1. The last row must have
-    slope 0, since nothing follows it.
+    n doublings, row t holds the composition of the maps t .. t + 2^n - 1. An episode's last row
+    must have slope 0, since nothing follows it.
 
     Args:
       lowest, offset, slope: [T, K].

@@ -15,18 +15,19 @@ from ob2i_tf import networks, targets, types
 from ob2i_tf.replay import stack
 
 TAILS = ('pad', 'other_episode')
-CONSUMPTIONS = ('in_parts', 'whole', 'pooled', 'spread')
+CONSUMPTIONS = ('in_parts', 'whole', 'pooled')
 _ROW_MULTIPLE = 8  # Batches are padded to it, so that few shapes are compiled.
 _XLA_STATE_MULTIPLE = 64  # States of a pass, likewise.
 
 
 class _Pending(NamedTuple):
-    """An episode with its targets, of which the rows [0, end) are still to be learnt from."""
+    """Transitions with their targets, of which the rows [0, end) are still to be learnt from."""
 
-    frames: np.ndarray  # [history + T, *frame], context included.
-    actions: np.ndarray  # [T]
-    targets: np.ndarray  # [T, K]
-    first_id: int
+    frames: np.ndarray  # Of one episode after another, each [history + T, *frame] with its context.
+    places: np.ndarray  # [n], where the stack of a row begins in `frames`.
+    actions: np.ndarray  # [n]
+    targets: np.ndarray  # [n, K]
+    ids: np.ndarray  # [n]
     end: int
 
 
@@ -58,11 +59,7 @@ class EpisodicUpdate:
         own targets (the released code).
       consumption: how batches are made of episodes, besides 'in_parts': 'whole', one step on a
         whole episode, as Algorithm 2 writes it; 'pooled', `batch_size` transitions of as many
-        episodes as it takes, each whole but for the last one, which gives its end; 'spread',
-        `batch_size` transitions drawn from `episodes_per_batch` whole episodes in equal shares.
-      episodes_per_batch: of 'spread'.
-      longest_tail: of 'spread', transitions of an episode, its last ones, that are drawn from; it
-        bounds the cost of long episodes. None: all.
+        episodes as it takes, each whole but for the last one, which gives its end.
       states_per_pass: states that go through a network at once when targets are computed.
     """
 
@@ -84,8 +81,6 @@ class EpisodicUpdate:
         mask_probability: float = 1.0,
         tail: Literal[TAILS] = 'pad',
         consumption: Literal[CONSUMPTIONS] = 'in_parts',
-        episodes_per_batch: int = 4,
-        longest_tail: Optional[int] = None,
         states_per_pass: int = 256,
     ):
         if tail not in TAILS:
@@ -102,15 +97,6 @@ class EpisodicUpdate:
             raise ValueError(
                 'EpisodicUpdate needs batch_size >= 1 and states_per_pass >= 1, got '
                 f'{batch_size} and {states_per_pass}'
-            )
-        if not 1 <= episodes_per_batch <= batch_size:
-            raise ValueError(
-                'EpisodicUpdate.episodes_per_batch must be in 1..batch_size, got '
-                f'{episodes_per_batch}'
-            )
-        if longest_tail is not None and longest_tail < 1:
-            raise ValueError(
-                f'EpisodicUpdate.longest_tail must be at least 1 or None, got {longest_tail}'
             )
         if np.shape(beta) not in ((), (network.num_heads,)):
             raise ValueError(
@@ -136,8 +122,6 @@ class EpisodicUpdate:
         self.bonus = bonus
         self.tail = tail
         self.consumption = consumption
-        self.episodes_per_batch = episodes_per_batch
-        self.longest_tail = longest_tail
         self.states_per_pass = states_per_pass
         self._xla = xla
         self._passes = {
@@ -154,6 +138,7 @@ class EpisodicUpdate:
                 tf.TensorSpec([None], tf.int32),
                 tf.TensorSpec([None], tf.float32),
                 tf.TensorSpec([None], tf.float32),
+                tf.TensorSpec([None], tf.int32),
             ],
             autograph=False,
         )
@@ -168,77 +153,75 @@ class EpisodicUpdate:
 
         Returns:
           Batch of at most `batch_size` rows, or of T if 'whole', padded to a multiple of 8; and a
-          dict, empty unless an episode was drawn: 'bonus_mean' and 'next_bonus_mean', unweighted
-          and before normalisation.
+          dict, empty unless episodes were drawn: 'bonus_mean' and 'next_bonus_mean', unweighted and
+          before normalisation.
         """
-        return {'pooled': self._pooled, 'spread': self._spread}.get(
-            self.consumption, self._next_part
-        )()
-
-    def _next_part(self):
         report = {}
         if self._pending is None:
             self._pending, report = self._draw()
-        pending = self._pending
-        size = len(pending.actions) if self.consumption == 'whole' else self.batch_size
-        start = max(0, pending.end - size)
-        rows = self._rows(pending, start, pending.end)
-        self._pending = pending._replace(end=start) if start else None
-        missing = size - len(rows.actions)
-        if missing and self.tail == 'other_episode':
-            other, _ = self._draw(at_most=missing)
+        end = self._pending.end
+        start = max(0, end - self.batch_size) if self.consumption == 'in_parts' else 0
+        rows = self._rows(self._pending, start, end)
+        self._pending = self._pending._replace(end=start) if start else None
+        missing = self.batch_size - (end - start)
+        if missing > 0 and self.tail == 'other_episode' and self.consumption == 'in_parts':
+            other, _ = self._with_targets([_last_part(self.replay.sample_episode(), missing)])
             rows = _concatenate(rows, self._rows(other, 0, other.end))
         return _pad(rows), report
 
-    def _pooled(self):
-        parts, missing = [], self.batch_size
+    def _draw(self):
+        """What the next batches are made of, and its report."""
+        if self.consumption != 'pooled':
+            return self._with_targets([self.replay.sample_episode()])
+        episodes, missing = [], self.batch_size
         while missing:
-            episode, report = self._draw(at_most=missing)
-            parts.append(self._rows(episode, 0, episode.end))
-            missing -= episode.end
-        return _pad(_concatenate(*parts)), report
+            episodes.append(_last_part(self.replay.sample_episode(), missing))
+            missing -= len(episodes[-1].actions)
+        return self._with_targets(episodes)
 
-    def _spread(self):
-        parts, places = [], self._generator.uniform([self.batch_size]).numpy()
-        for own_places in np.array_split(places, self.episodes_per_batch):
-            episode, report = self._draw(self.longest_tail)
-            rows = (own_places * episode.end).astype(int)  # Below `end`: places are below 1.
-            parts.append(_take(self._rows(episode, 0, episode.end), rows))
-        return _pad(_concatenate(*parts)), report
-
-    def _draw(self, at_most=None):
-        """An episode, or its last `at_most` transitions: no target depends on earlier ones."""
-        episode = self.replay.sample_episode()
-        length = len(episode.actions)
-        start = 0 if at_most is None else max(0, length - at_most)
-        frames = np.concatenate([episode.context, episode.observations])[start:]
-        actions = episode.actions[start:]
-        y, *means = self._compiled_targets(
-            frames, actions, episode.rewards[start:], episode.discounts[start:]
+    def _with_targets(self, episodes):
+        frames = np.concatenate([x for e in episodes for x in (e.context, e.observations)])
+        actions, rewards, discounts = (
+            np.concatenate(column)
+            for column in zip(*((e.actions, e.rewards, e.discounts) for e in episodes))
         )
-        pending = _Pending(frames, actions, y.numpy(), episode.first_id + start, length - start)
-        return pending, _report(means)
+        ids = np.concatenate([e.first_id + np.arange(len(e.actions)) for e in episodes])
+        episode = np.repeat(
+            np.arange(len(episodes), dtype=np.int32), [len(e.actions) for e in episodes]
+        )
+        y, *means = self._compiled_targets(frames, actions, rewards, discounts, episode)
+        places = np.arange(len(actions)) + self.replay.history * episode
+        return _Pending(frames, places, actions, y.numpy(), ids, len(actions)), _report(means)
 
     def _rows(self, pending, start, end):
-        history = self.replay.history
         return types.Batch(
-            observations=stack(pending.frames[start : end + history - 1], history),
+            observations=stack(pending.frames, pending.places[start:end], self.replay.history),
             actions=pending.actions[start:end],
             targets=pending.targets[start:end],
             weights=np.ones(end - start, np.float32),
             masks=bootstrap_masks(
-                pending.first_id + np.arange(start, end), pending.targets.shape[1],
-                self.mask_probability, self._seed,
+                pending.ids[start:end], pending.targets.shape[1], self.mask_probability, self._seed
             ),
-        )  # fmt: skip
+        )
 
-    def _episode_targets(self, frames, actions, rewards, discounts):
-        """[history + T, *frame], [T], [T], [T] -> targets [T, K], mean B, mean B~."""
-        next_q = self._q_values(self.target_network, frames[1:])  # Q~, [T, K, A]
+    def _episode_targets(self, frames, actions, rewards, discounts, episode):
+        """Targets [n, K] of episodes one after another, mean B, mean B~.
+
+        Args:
+          frames: [sum of history + T, *frame], each episode's after its context.
+          actions, rewards, discounts: [n], the sum of T.
+          episode: [n] int32, the number of the episode of each row: 0, 0, .. 1, 1, ..
+        """
+        history = self.replay.history
+        rows = tf.range(tf.shape(actions)[0])
+        places = rows + history * episode  # Where the stack of s begins; that of s' is one on.
+        next_q = tf.gather(self._q_values(self.target_network, frames[1:]), places)  # Q~, [n, K, A]
+        newest = places + history - 1
+        last = tf.concat([episode[1:] != episode[:-1], [True]], axis=0)
+        shown = tf.sort(tf.concat([newest, 1 + tf.boolean_mask(newest, last)], axis=0))
         experience = types.Experience(
-            frames[self.replay.history - 1 :], tf.range(tf.shape(actions)[0]),
-            1 + tf.range(tf.shape(actions)[0]), actions, next_q,
-            lambda: self._q_values(self.network, frames[:-1]),
+            tf.gather(frames, shown), rows + episode, rows + episode + 1, actions, next_q,
+            lambda: tf.gather(self._q_values(self.network, frames[:-1]), places),
         )  # fmt: skip
         reward_bonus, next_bonus, means = _bonuses(self.bonus, experience)
         y = targets.backward_induction(
@@ -253,11 +236,12 @@ class EpisodicUpdate:
             alpha_2=self.alpha_2,
             greedy=self.greedy,
             mask_next_bonus=self.mask_next_bonus,
+            last=last,
         )
         return (y, *means)
 
     def _q_values(self, network, frames):
-        """The values of all states of an episode: frames [history - 1 + T, *frame] -> [T, K, A]."""
+        """The values of all stacks in [history - 1 + n, *frame]: -> [n, K, A]."""
         context = self.replay.history - 1
         seed = self._generator.make_seeds()[:, 0]
         count = networks.num_rows(frames) - context
@@ -289,9 +273,7 @@ class EpisodicUpdate:
         """Takes over what `state` returned."""
         self._pending = None
         if arrays:
-            self._pending = _Pending(
-                **{**arrays, **{name: int(arrays[name]) for name in ('first_id', 'end')}}
-            )
+            self._pending = _Pending(**{**arrays, 'end': int(arrays['end'])})
 
     def compiled_functions(self):
         return [self._compiled_targets]
@@ -477,8 +459,15 @@ def _stack(frames, history):
     return tf.stack([frames[i : i + count] for i in range(history)], axis=-1)
 
 
-def _take(batch, rows):
-    return types.Batch(*(x[rows] for x in batch))
+def _last_part(episode, at_most):
+    """Its last `at_most` transitions: no target depends on earlier ones."""
+    start = max(0, len(episode.actions) - at_most)
+    frames = np.concatenate([episode.context, episode.observations])[start:]
+    context = len(episode.context)
+    return types.Episode(
+        frames[context:], *(x[start:] for x in episode[1:4]), context=frames[:context],
+        first_id=episode.first_id + start,
+    )  # fmt: skip
 
 
 def _concatenate(*batches):

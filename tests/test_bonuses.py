@@ -179,27 +179,38 @@ def test_rnd_bonus_is_the_error_on_whitened_and_clipped_frames():
 @pytest.mark.parametrize('scale_by', ['bonuses', 'returns'])
 def test_rnd_scale_against_a_loop(scale_by, reward_state):
     bonus = build_rnd(scale_by=scale_by, reward_state=reward_state, discount=0.8)
-    compiled = tf.function(lambda *x: bonus(rnd_experience_of(*x)))
+    compiled = tf.function(lambda *x: bonus(episodes_of(*x)))
     seen, scaled_by = [], []
-    for seed, length in enumerate((30, 7, 1)):  # Sums start anew with each episode.
-        frames, next_frames = random_frames(length, seed), random_frames(length, seed + 10)
-        reward_bonus, next_bonus, means = compiled(np.float32(frames), np.float32(next_frames))
-        seen += [frames, next_frames]
+    for seed, lengths in enumerate(((30,), (7, 1, 9))):  # Sums start anew with each episode.
+        episodes = [random_frames(length + 1, 10 * seed + length) for length in lengths]
+        reward_bonus, next_bonus, means = compiled(
+            np.float32(np.concatenate(episodes)), np.repeat(np.arange(len(lengths)), lengths)
+        )
+        seen += episodes
         state, next_state = (
-            rnd_errors(bonus, x, np.concatenate(seen)) for x in (frames, next_frames)
+            rnd_errors(bonus, np.concatenate(frames), np.concatenate(seen))
+            for frames in zip(*((frames[:-1], frames[1:]) for frames in episodes))
         )
         expected = state if reward_state == 'state' else next_state
-        total = 0.0
-        for each in expected:
-            total = each + (0.8 * total if scale_by == 'returns' else 0)
+        total, starts = 0.0, np.cumsum([0, *lengths])
+        for row, each in enumerate(expected):
+            kept = 0.8 * total if scale_by == 'returns' and row not in starts else 0
+            total = each + kept
             scaled_by.append(total)
         np.testing.assert_allclose(reward_bonus, expected / np.std(scaled_by), rtol=2e-3)
-        assert next_bonus.shape == (length, 3)
+        assert next_bonus.shape == (sum(lengths), 3)
         for action in range(3):
             np.testing.assert_allclose(
                 next_bonus[:, action], next_state / np.std(scaled_by), rtol=2e-3
             )
         np.testing.assert_allclose(means, [expected.mean(), next_state.mean()], rtol=2e-3)
+
+
+def episodes_of(frames, episode):
+    """Episodes one after another: the frames of all, and the number of the episode of each row."""
+    first = np.arange(len(episode)) + episode
+    next_q = np.zeros((len(episode), 2, 3), np.float32)
+    return types.Experience(frames, first, first + 1, None, next_q, None)
 
 
 def rnd_experience_of(frames, next_frames):

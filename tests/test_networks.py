@@ -388,6 +388,21 @@ def arrays(variables):
     return [v.numpy() for v in variables]
 
 
+@pytest.mark.parametrize('dueling', [False, True])
+def test_learning_values_on_a_scale_is_learning_scaled_targets(dueling):
+    x = points(8)
+    y = np.random.default_rng(0).normal(size=(8, flat(seed=1).num_heads)) * 100
+    scaled = learner_of(
+        lambda seed: flat(seed=seed, dueling=dueling, value_scale=100.0), loss_scale=1e-4
+    )
+    plain = learner_of(lambda seed: flat(seed=seed, dueling=dueling))
+    np.testing.assert_allclose(scaled.network(x), 100 * plain.network(x), rtol=1e-5)
+    for _ in range(20):
+        scaled.step(batch_of(x, y))
+        plain.step(batch_of(x, y / 100))
+    np.testing.assert_allclose(scaled.network(x), 100 * plain.network(x), rtol=1e-3, atol=1e-2)
+
+
 def test_learning_with_a_prior_is_learning_the_rest():
     x = points(8)
     learner = learner_of(lambda seed: flat(seed=seed, prior_scale=3.0, prior_seed=7))

@@ -521,6 +521,7 @@ def test_gradients_leave_the_last_layer_of_bayesian_dqn_alone():
         ({'dueling': True}, 'dueling'),
         ({'noise': 'factorised'}, 'noise'),
         ({'prior_scale': 1.0}, 'prior'),
+        ({'value_scale': 2.0}, 'value_scale'),
         ({'num_heads': 2}, 'needs MultiHeadQNetwork.num_heads = 1, got 2'),
     ],
 )

@@ -59,12 +59,13 @@ def _same_future(a, b, draws=30):
 
 def test_stack_has_the_newest_frame_last():
     frames = np.arange(5 * 6).reshape(5, *FRAME)
-    stacks = stack(frames, 3)
-    assert stacks.shape == (3, *FRAME, 3)
-    for t in range(3):
+    places = np.array([2, 0, 1])
+    stacked = stack(frames, places, 3)
+    assert stacked.shape == (3, *FRAME, 3)
+    for row, place in zip(stacked, places):
         for age in range(3):
-            assert np.array_equal(stacks[t, ..., -1 - age], frames[t + 2 - age])
-    assert np.array_equal(stack(frames, 1), frames)
+            assert np.array_equal(row[..., -1 - age], frames[place + 2 - age])
+    assert np.array_equal(stack(frames, places, 1), frames[places])
 
 
 def _play(rng, history, episodes):
@@ -116,7 +117,8 @@ def test_every_stack_is_the_one_that_was_acted_on(history):
         assert episode.context.shape == (history - 1, *FRAME)
         key = episode.observations.flat[0], episode.observations.flat[-1]
         frames = np.concatenate([episode.context, episode.observations])
-        assert np.array_equal(stack(frames, history), acted[key])
+        places = np.arange(len(episode.observations))
+        assert np.array_equal(stack(frames, places, history), acted[key])
         assert np.array_equal(episode.actions, episode.observations[:-1, 0, 0])
         episodes.add(key)
     assert len(episodes) == replay.num_episodes

@@ -128,45 +128,49 @@ def test_whole_episode_in_one_step():
     np.testing.assert_array_equal(batch.weights, [1] * 70 + [0] * 2)
 
 
-def test_a_batch_is_spread_over_the_ends_of_episodes():
-    replay, network, target_network, (episode,) = parts(length=60)
+def test_episodes_are_pooled_whole_but_for_the_last_one():
+    replay, network, target_network, episodes = parts(num_episodes=40, length=20)
     update = updates.EpisodicUpdate(
-        replay, network, target_network, consumption='spread', longest_tail=20, batch_size=64
+        replay, network, target_network, consumption='pooled', batch_size=50
     )
-    stacks = all_stacks(episode)[40:60]
-    y = expected_targets(episode, network, target_network, beta=0.5, alpha_1=0, alpha_2=0)[40:]
-    batch, _ = update.next_batch()
-    rows = [int(np.flatnonzero((stacks == x).all(axis=(1, 2, 3)))[0]) for x in batch.observations]
-    assert len(set(rows)) > 15
-    np.testing.assert_allclose(batch.targets, y.numpy()[rows], atol=1e-5)
-
-
-def test_a_batch_is_spread_over_whole_episodes():
-    replay, network, target_network, episodes = parts(num_episodes=40, length=60)
-    update = updates.EpisodicUpdate(
-        replay, network, target_network, consumption='spread', episodes_per_batch=3, batch_size=31
-    )
-    found = []
-    for _ in range(20):
+    drawn = set()
+    for _ in range(10):
         batch, report = update.next_batch()
-        assert report and len(batch.targets) == 32
-        np.testing.assert_array_equal(batch.weights, [1] * 31 + [0])
-        for part in (slice(0, 11), slice(11, 21), slice(21, 31)):
+        assert report
+        np.testing.assert_array_equal(batch.weights, [1] * 50 + [0] * 6)
+        for rows, start in ((slice(0, 20), 0), (slice(20, 40), 0), (slice(40, 50), 10)):
             (index,) = [
                 index for index, episode in enumerate(episodes)
-                if any((all_stacks(episode)[:-1] == batch.observations[part][0])
-                       .all(axis=(1, 2, 3)))
+                if (all_stacks(episode)[start:20] == batch.observations[rows]).all()
             ]  # fmt: skip
             y = expected_targets(
                 episodes[index], network, target_network, beta=0.5, alpha_1=0, alpha_2=0
             )
-            stacks = all_stacks(episodes[index])[:-1]
-            for observation, targets_of_row in zip(batch.observations[part], batch.targets[part]):
-                (row,) = np.flatnonzero((stacks == observation).all(axis=(1, 2, 3)))
-                np.testing.assert_allclose(targets_of_row, y[row], atol=1e-5)
-                found.append((index, row))
-    assert len({index for index, _ in found}) > 25  # Of 40 episodes, by 60 draws.
-    assert {row for _, row in found} == set(range(60))
+            np.testing.assert_allclose(batch.targets[rows], y[start:], atol=1e-5)
+            np.testing.assert_array_equal(batch.actions[rows], episodes[index].actions[start:])
+            drawn.add(index)
+    assert len(drawn) > 15
+
+
+@pytest.mark.parametrize('greedy', targets.GREEDY_READINGS)
+def test_episodes_computed_together_are_as_computed_alone(greedy):
+    replay, network, target_network, _ = parts(num_episodes=0)
+    rng = np.random.default_rng(5)
+    for terminal in (True, False, True):
+        replay.add_episode(random_episode(rng, int(rng.integers(1, 30)), terminal))
+    drawn = [replay.sample_episode() for _ in range(6)]
+    update = updates.EpisodicUpdate(
+        replay, network, target_network, beta=0.7, alpha_1=0.3, alpha_2=0.2, greedy=greedy,
+        bonus=bonuses.UcbBonus(normalize_next_bonus=False),
+    )  # fmt: skip
+    together, report = update._with_targets(drawn)
+    alone = [update._with_targets([episode]) for episode in drawn]
+    np.testing.assert_allclose(
+        together.targets, np.concatenate([y.targets for y, _ in alone]), atol=1e-5
+    )
+    for name, mean in report.items():
+        means, lengths = zip(*((r[name], y.end) for y, r in alone))
+        np.testing.assert_allclose(mean, np.average(means, weights=lengths), rtol=1e-5)
 
 
 def test_lengths_do_not_retrace():

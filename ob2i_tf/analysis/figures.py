@@ -142,7 +142,7 @@ def interval_of_mean(curves, draws=1000):
     return curves.mean(axis=1), low, high
 
 
-def _grid(count):
+def grid(count):
     columns = min(3, count)
     rows = -(-count // columns)
     figure, axes = plt.subplots(rows, columns, figsize=(7.65, 2.0 * rows + 0.3), squeeze=False,
@@ -152,7 +152,7 @@ def _grid(count):
     return figure, list(axes.flat[:count])
 
 
-def _legend(figure, lines):
+def legend(figure, lines):
     names = list(lines)
     characters = 16 * figure.get_figwidth()
     columns = int(characters / (max(map(len, names)) + 8))  # A name and its line.
@@ -175,7 +175,7 @@ def _panels(runs, table, column, known, name, title, caption, ylabel) -> List[Fi
     figures = []
     for number, page in enumerate(pages, 1):
         with style():
-            figure, axes = _grid(len(page))
+            figure, axes = grid(len(page))
             lines = {}
             for axis, game in zip(axes, page):
                 for method, members in sorted(by_game[game].items()):
@@ -199,7 +199,7 @@ def _panels(runs, table, column, known, name, title, caption, ylabel) -> List[Fi
             for axis in axes[-3:]:
                 axis.set_xlabel('frames')
             figure.supylabel(ylabel, fontsize=9)
-            _legend(figure, lines)
+            legend(figure, lines)
             several = len(pages) > 1
             figures.append(rendered(
                 f'{name}_{number}' if several else name,

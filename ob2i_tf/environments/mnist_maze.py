@@ -155,7 +155,7 @@ def make_mnist_maze(
     max_episode_steps: int = 1000,
     digits: Literal[mnist.SOURCES] = 'auto',
 ) -> gymnasium.vector.VectorEnv:
-    """Copies of one MNIST maze.
+    """Copies of one MNIST maze; the metadata hold the agent steps of its `shortest_path`.
 
     Args:
       name: 'MnistMaze'.
@@ -178,7 +178,9 @@ def make_mnist_maze(
             slip_can_bump, max_episode_steps, digits,
         )  # fmt: skip
 
-    return DenseVectorEnv(make_one, num_envs, seed)
+    env = DenseVectorEnv(make_one, num_envs, seed)
+    env.metadata['shortest_path'] = shortest_path(draw_walls(wall_density, maze_seed))
+    return env
 
 
 gymnasium.register('ob2i/MnistMaze-v0', entry_point='ob2i_tf.environments.mnist_maze:MnistMaze')

@@ -1,0 +1,131 @@
+"""Plays games of what runs have learnt, by one way of acting or by several.
+
+  python -m ob2i_tf.evaluate runs/mazes --preferences=vote,head --games=20 --out=evaluation.csv
+
+The newest whole checkpoint of every run at or below the paths is played with the run's own
+environment and its evaluation epsilon; nothing is written into a run folder. A row is a game:
+run, agent_steps (that the run had taken), preferences, game, score (raw rewards), length (agent
+steps). A game that has not ended after --max_steps is cut off, its score and length those up to
+there.
+Exit status: 0 all runs were played, 1 some could not be, 2 the command line is wrong.
+"""
+
+import argparse
+import contextlib
+import csv
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from ob2i_tf.errors import UserError
+
+COLUMNS = ('run', 'agent_steps', 'preferences', 'game', 'score', 'length')
+PREFERENCES = ('vote', 'head', 'mean')
+
+
+def games(learnt, preferences, count, seed=0, max_steps=200_000, epsilon=None):
+    """Plays `count` games, one after another.
+
+    Args:
+      learnt: a `runner.Learnt`, whose configuration is gin's.
+      preferences: a preference function, see acting.py; a head it follows is drawn for each game.
+      count: games.
+      seed: of environments, heads, epsilon and ties; the same for each way of acting.
+      max_steps: agent steps after which a game is cut off.
+      epsilon: None: that of the run's evaluation.
+
+    Yields:
+      (score, length) of each.
+    """
+    from ob2i_tf import acting, environments
+
+    policy = acting.Policy(learnt.posterior, preferences, belief='mean')
+    rng = np.random.default_rng(seed)
+    epsilon = learnt.epsilon if epsilon is None else epsilon
+    with contextlib.closing(environments.make(num_envs=1, seed=seed)) as env:
+        for _ in range(count):
+            observations, _ = env.reset()
+            heads = learnt.posterior.evaluation_heads(1, rng)
+            score, length, over = 0.0, 0, False
+            while not over and length < max_steps:
+                actions = policy.actions(observations, heads, epsilon, rng)
+                observations, _, _, _, info = env.step(actions)
+                score += float(info['raw_rewards'][0])
+                length += 1
+                over = bool(info['game_over'][0])
+            yield score, length
+
+
+def find(paths):
+    """Run folders at or below the paths, sorted; a UserError where there is none."""
+    found = []
+    for path in paths:
+        folders = sorted(file.parent for file in Path(path).rglob('config.gin'))
+        if not folders:
+            raise UserError(f'no run folder at or below {path}: none holds config.gin')
+        found += folders
+    return list(dict.fromkeys(found))
+
+
+def _names(text):
+    names = text.split(',')
+    if not set(names) <= set(PREFERENCES):
+        raise argparse.ArgumentTypeError(f'{text!r}: some of {",".join(PREFERENCES)}')
+    return names
+
+
+def _at_least_one(text):
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f'{text} is below 1')
+    return int(text)
+
+
+def main(argv=None):
+    """Runs the command line; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog='python -m ob2i_tf.evaluate', description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument('runs', nargs='+', metavar='RUNS')
+    parser.add_argument('--preferences', type=_names, default=['vote'], metavar='NAME,..')
+    parser.add_argument('--games', type=_at_least_one, default=20)
+    parser.add_argument('--max_steps', type=_at_least_one, default=200_000)
+    parser.add_argument('--epsilon', type=float, help="default: that of the run's evaluation")
+    parser.add_argument('--seed', type=int, default=0)
+    parser.add_argument('--out', required=True, metavar='FILE', help='CSV file, replaced')
+    arguments = parser.parse_args(argv)
+    os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+    from ob2i_tf import acting, runner
+
+    failed = 0
+    try:
+        folders = find(arguments.runs)
+        with open(arguments.out, 'w', newline='') as file:
+            rows = csv.writer(file, lineterminator='\n')
+            rows.writerow(COLUMNS)
+            for folder in folders:
+                try:
+                    learnt = runner.learnt(folder)
+                except UserError as error:
+                    print(f'error: {folder}: {error}', file=sys.stderr)
+                    failed += 1
+                    continue
+                for name in arguments.preferences:
+                    played = games(
+                        learnt, getattr(acting, f'{name}_preferences'), arguments.games,
+                        arguments.seed, arguments.max_steps, arguments.epsilon,
+                    )  # fmt: skip
+                    for number, (score, length) in enumerate(played):
+                        rows.writerow([folder, learnt.agent_steps, name, number, score, length])
+                file.flush()
+    except (UserError, OSError) as error:
+        print('error:', ' '.join(str(error).split()), file=sys.stderr)
+        return 1
+    print(arguments.out)
+    return 1 if failed else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

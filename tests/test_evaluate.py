@@ -1,0 +1,64 @@
+"""Games of a checkpoint of a real run."""
+
+import csv
+
+import pytest
+
+from ob2i_tf import evaluate, main
+
+BINDINGS = (
+    'Runner.num_iterations = 1', 'Runner.training_steps = 60', 'Runner.evaluation_steps = 0',
+    'Agent.learning_starts = 1000', 'MultiHeadQNetwork.num_heads = 3',
+    'MultiHeadQNetwork.hidden_units = 8', 'make_mnist_maze.max_episode_steps = 25',
+)  # fmt: skip
+
+
+@pytest.fixture(scope='module')
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp('runs')
+    for seed in (0, 1):
+        status = main.main([
+            'run_experiment.py',
+            '--gin_files=bebu_mnist_maze.gin', f'--base_dir={folder}/seed{seed}',
+            *(f'--gin_bindings={b}' for b in (*BINDINGS, f'Runner.seed = {seed}')),
+        ])  # fmt: skip
+        assert not status
+    return folder
+
+
+def rows_of(path):
+    with open(path, newline='') as file:
+        return list(csv.DictReader(file))
+
+
+def test_every_run_plays_by_every_preference(runs, tmp_path):
+    before = {path: path.stat().st_mtime_ns for path in runs.rglob('*')}
+    command = [str(runs), '--preferences=vote,head', '--games=3', f'--out={tmp_path}/games.csv']
+    assert evaluate.main(command) == 0
+    rows = rows_of(tmp_path / 'games.csv')
+    assert list(rows[0]) == list(evaluate.COLUMNS)
+    assert [(row['preferences'], row['game']) for row in rows] == [
+        (name, str(game)) for name in ('vote', 'head') for game in range(3)
+    ] * 2
+    assert [row['run'][-5:] for row in rows] == ['seed0'] * 6 + ['seed1'] * 6
+    assert {row['agent_steps'] for row in rows} == {'60'}
+    for row in rows:  # 25 steps without the goal, each of them a bump or not.
+        assert row['length'] == '25' and -25 <= float(row['score']) <= 0
+    assert {path: path.stat().st_mtime_ns for path in runs.rglob('*')} == before
+    assert evaluate.main([*command[:-1], f'--out={tmp_path}/again.csv']) == 0
+    assert rows_of(tmp_path / 'again.csv') == rows
+
+
+def test_what_cannot_be_played_is_named(runs, tmp_path, capsys):
+    out = f'--out={tmp_path}/games.csv'
+    assert evaluate.main([str(tmp_path / 'nowhere'), out]) == 1
+    assert 'no run folder at or below' in capsys.readouterr().err
+    broken = tmp_path / 'broken'
+    broken.mkdir()
+    (broken / 'config.gin').write_text((runs / 'seed0' / 'config.gin').read_text())
+    assert evaluate.main([str(broken), str(runs / 'seed0'), '--games=1', out]) == 1
+    assert f'error: {broken}: no whole checkpoint' in capsys.readouterr().err
+    assert len(rows_of(tmp_path / 'games.csv')) == 1
+    with pytest.raises(SystemExit) as ended:
+        evaluate.main([str(runs), '--preferences=best', out])
+    assert ended.value.code == 2
