@@ -209,7 +209,8 @@ class RndBonus(Bonus):
         means = tf.reduce_mean(reward_bonus), tf.reduce_mean(next_state)
         sums = reward_bonus
         if self.needs_order:
-            kept = self._discount * tf.cast(experience.follows(), tf.float32)
+            goes_on = tf.concat([[False], experience.first[1:] == experience.next[:-1]], axis=0)
+            kept = self._discount * tf.cast(goes_on, tf.float32)
             sums = tf.scan(
                 lambda sum_, row: row[0] * sum_ + row[1], (kept, reward_bonus), initializer=0.0
             )

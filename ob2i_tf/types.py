@@ -8,7 +8,6 @@ T is the number of transitions of an episode, K the number of heads, A the numbe
 from typing import Any, Callable, NamedTuple, Optional
 
 import numpy as np
-import tensorflow as tf
 
 
 class Episode(NamedTuple):
@@ -69,10 +68,6 @@ class Experience(NamedTuple):
     actions: Any
     next_q: Any
     q_values: Callable
-
-    def follows(self):
-        """[n] bool, whether a row goes on where the row before it led to."""
-        return tf.concat([[False], self.first[1:] == self.next[:-1]], axis=0)
 
 
 class Batch(NamedTuple):

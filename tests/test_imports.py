@@ -19,8 +19,8 @@ ORDER = (
     'environments.deep_sea', 'environments.linear_mdp', 'environments.watched', 'environments',
     'config', 'runner',
     'linear', 'linear.lsvi', 'linear.theorem', 'linear.agents', 'linear.regression', 'main',
-    'sweep', 'analysis', 'analysis.load', 'analysis.scores', 'analysis.tables',
-    'analysis.figures', 'analysis.page', 'analysis.report', 'analysis.__main__',
+    'sweep', 'evaluate', 'analysis', 'analysis.load', 'analysis.scores', 'analysis.tables',
+    'analysis.figures', 'analysis.mazes', 'analysis.page', 'analysis.report', 'analysis.__main__',
     'analysis.episode',
 )  # fmt: skip
 # What knows nothing of how agents learn.
