@@ -183,6 +183,10 @@ class EpisodeReplay:
         Raises:
           EmptyReplayError: `can_sample` is False.
         """
+        return self.sample_episodes(1)[0]
+
+    def sample_episodes(self, num_transitions):
+        """As many Episodes, each drawn like `sample_episode`, as have so many transitions."""
         oldest, newest = self._excluded
         if not self.can_sample:
             raise EmptyReplayError(
@@ -190,12 +194,15 @@ class EpisodeReplay:
                 f'({self.num_transitions} transitions), of which the oldest {oldest} and the '
                 f'newest {newest} are excluded'
             )
-        index = self._rng.integers(oldest, self.num_episodes - newest)
-        ((frames, steps),) = self._read([index])
-        first = self.history - 1
-        return Episode(
-            frames[first:], *_columns(steps), context=frames[:first], first_id=self._bounds[index]
-        )
+        indices = []
+        while num_transitions > 0:
+            indices.append(self._rng.integers(oldest, self.num_episodes - newest))
+            num_transitions -= self._bounds[indices[-1] + 1] - self._bounds[indices[-1]]
+        context = self.history - 1
+        return [
+            Episode(frames[context:], *_columns(steps), frames[:context], self._bounds[index])
+            for index, (frames, steps) in zip(indices, self._read(indices))
+        ]
 
     def sample_transitions(self, n, n_steps=1):
         """Transitions, n of them, uniformly over transitions, with replacement.

@@ -173,10 +173,9 @@ class EpisodicUpdate:
         """What the next batches are made of, and its report."""
         if self.consumption != 'pooled':
             return self._with_targets([self.replay.sample_episode()])
-        episodes, missing = [], self.batch_size
-        while missing:
-            episodes.append(_last_part(self.replay.sample_episode(), missing))
-            missing -= len(episodes[-1].actions)
+        episodes = self.replay.sample_episodes(self.batch_size)
+        before_last = sum(len(episode.actions) for episode in episodes[:-1])
+        episodes[-1] = _last_part(episodes[-1], self.batch_size - before_last)
         return self._with_targets(episodes)
 
     def _with_targets(self, episodes):

@@ -295,6 +295,24 @@ def test_draws_are_uniform_over_episodes_and_over_transitions():
     assert _chi_square(counts, [1 / 182] * 182) < 245  # p = 0.001, 181 degrees.
 
 
+def test_episodes_are_drawn_as_one_after_another_until_they_are_long_enough():
+    """The same draws, whether asked for at once or each on its own."""
+    at_once, singly = (
+        EpisodeReplay(FRAME, 1000, history=2, seed=3, observation_dtype=np.int32) for _ in range(2)
+    )
+    rng = np.random.default_rng(0)
+    for episode, _ in _play(rng, 2, 30):
+        at_once.add_episode(episode)
+        singly.add_episode(episode)
+    for wanted in (1, 7, 40, 300):
+        episodes = at_once.sample_episodes(wanted)
+        lengths = [len(episode.actions) for episode in episodes]
+        assert sum(lengths[:-1]) < wanted <= sum(lengths)
+        for episode in episodes:
+            for x, y in zip(episode, singly.sample_episode()):
+                np.testing.assert_array_equal(x, y)
+
+
 def test_the_seed_decides_the_draws():
     replays = [_replay(seed=seed) for seed in (5, np.random.SeedSequence(5), 6)]
     for number in range(20):
