@@ -12,6 +12,7 @@ ob2i_atari.gin: two networks of 10 heads, Adam's two moments.
 import argparse
 import csv
 import functools
+import gc
 import os
 import platform
 import signal
@@ -83,18 +84,20 @@ def rows(transitions, made):
         memory = replay.EpisodeReplay((84, 84), transitions, history=4)
         fill(memory, made, transitions)
         name = f'replay, {transitions:,} transitions'
-        took, manifest = seconds(lambda: memory.save(folder))
+        took, manifest = seconds(functools.partial(memory.save, folder))
         yield f'{name}: save all at once', took, 's'
         yield f'{name}: on disk', size(folder) / 1e6, 'MB'
         other = replay.EpisodeReplay((84, 84), transitions, history=4)
         del memory
+        gc.collect()  # It is part of a cycle, and has gigabytes.
         yield f'{name}: load', seconds(functools.partial(other.load, folder, manifest))[0], 's'
     del other
+    gc.collect()
     with tempfile.TemporaryDirectory() as folder:
         memory = replay.EpisodeReplay((84, 84), transitions, history=4)
         longest = fill(memory, made, transitions, folder)
         yield f'{name}, flushed: longest flush', longest, 's'
-        yield f'{name}, flushed: save', seconds(lambda: memory.save(folder))[0], 's'
+        yield f'{name}, flushed: save', seconds(functools.partial(memory.save, folder))[0], 's'
 
 
 def variable_rows():

@@ -9,6 +9,7 @@ NAME.hlo comes with NAME.json, the kind and shape of its inputs in order: argume
 """
 
 import argparse
+import functools
 import json
 import re
 from pathlib import Path
@@ -66,7 +67,10 @@ def functions(network_settings, lengths, env_counts):
         )  # fmt: skip
         frames = tf.zeros((length + STACK[2], *STACK[:2]), tf.uint8)
         rows = tf.zeros(length, tf.int32), tf.zeros(length), tf.ones(length)
-        function = tf.function(update._episode_targets, jit_compile=True)
+        one_episode = functools.partial(
+            update._episode_targets, episode=tf.zeros(length, tf.int32)
+        )  # fmt: skip
+        function = tf.function(one_episode, jit_compile=True)
         yield f'targets_{length}', function, (frames, *rows)
 
         arguments = (

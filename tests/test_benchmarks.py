@@ -5,7 +5,7 @@ import json
 import pytest
 import tensorflow as tf
 
-from benchmarks import export_hlo, timing
+from benchmarks import deep_sea, export_hlo, timing
 from ob2i_tf import networks
 
 
@@ -44,3 +44,14 @@ def test_the_compiled_core_is_exported(tmp_path):
         ('u8', [74, 84, 84]), ('s32', [70]), ('f32', [70]), ('f32', [70])
     ]  # fmt: skip
     assert inputs['backward_induction_scan_70'] == inputs['backward_induction_loop_70']
+
+
+def test_deep_sea_is_solved_when_a_tenth_of_all_episodes_found_the_treasure():
+    miss, find = -0.01, 0.99
+    assert deep_sea.solved_at([find]) == 1
+    assert deep_sea.solved_at([miss] * 9 + [find]) == 10
+    assert deep_sea.solved_at([miss] * 10 + [find, miss]) is None
+    assert deep_sea.solved_at([miss] * 30 + [find] * 5) == 34  # 4 of 34 is the first tenth.
+    assert deep_sea.solved_at([0.0] * 20_000 + [find] * 20_000) is None
+    assert deep_sea.solved_at([miss] * 9_000 + [find] * 999 + [miss]) is None
+    assert deep_sea.solved_at([miss] * 9_000 + [find] * 1_000) == 10_000

@@ -20,8 +20,8 @@ ORDER = (
     'config', 'runner',
     'linear', 'linear.lsvi', 'linear.theorem', 'linear.agents', 'linear.regression', 'main',
     'sweep', 'evaluate', 'analysis', 'analysis.load', 'analysis.scores', 'analysis.tables',
-    'analysis.figures', 'analysis.mazes', 'analysis.page', 'analysis.report', 'analysis.__main__',
-    'analysis.episode',
+    'analysis.figures', 'analysis.mazes', 'analysis.regret', 'analysis.page', 'analysis.report',
+    'analysis.__main__', 'analysis.episode',
 )  # fmt: skip
 # What knows nothing of how agents learn.
 APART = {
