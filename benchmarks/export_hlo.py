@@ -9,7 +9,6 @@ NAME.hlo comes with NAME.json, the kind and shape of its inputs in order: argume
 """
 
 import argparse
-import functools
 import json
 import re
 from pathlib import Path
@@ -67,11 +66,7 @@ def functions(network_settings, lengths, env_counts):
         )  # fmt: skip
         frames = tf.zeros((length + STACK[2], *STACK[:2]), tf.uint8)
         rows = tf.zeros(length, tf.int32), tf.zeros(length), tf.ones(length)
-        one_episode = functools.partial(
-            update._episode_targets, episode=tf.zeros(length, tf.int32)
-        )  # fmt: skip
-        function = tf.function(one_episode, jit_compile=True)
-        yield f'targets_{length}', function, (frames, *rows)
+        yield f'targets_{length}', targets_of_one_episode(update), (frames, *rows)
 
         arguments = (
             tf.zeros(length), tf.zeros(length, tf.int32),
@@ -79,6 +74,18 @@ def functions(network_settings, lengths, env_counts):
         )  # fmt: skip
         for name, greedy in (('scan', 'initial'), ('loop', 'updated')):
             yield f'backward_induction_{name}_{length}', backward_induction(greedy), arguments
+
+
+def targets_of_one_episode(update):
+    """Compiled; its rows are of episode 0 all."""
+
+    @tf.function(jit_compile=True)
+    def compute(frames, actions, rewards, discounts):
+        return update._episode_targets(
+            frames, actions, rewards, discounts, tf.zeros(actions.shape, tf.int32)
+        )  # fmt: skip
+
+    return compute
 
 
 def backward_induction(greedy):

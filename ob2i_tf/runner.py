@@ -408,9 +408,10 @@ class Runner:
         scalars['process/traces'] = self._traces()
         scalars['replay/transitions'] = self._replay.num_transitions
         if self._shortest_path:
-            lengths = [game['episode_length'] for game in evaluated] or [math.nan]
-            for tag, length in (('train', train['episode_length_mean']), ('eval', np.mean(lengths))):
-                scalars[f'{tag}/relative_length'] = length / self._shortest_path
+            played = [game['episode_length'] for game in evaluated] or [math.nan]
+            lengths = {'train': train['episode_length_mean'], 'eval': np.mean(played)}
+            for name, length in lengths.items():
+                scalars[f'{name}/relative_length'] = length / self._shortest_path
         with self._writing():
             self._csv['train'].write(train)
             if self._evaluation_steps:

@@ -3,11 +3,12 @@
 import csv
 
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from ob2i_tf import evaluate, main
 
 BINDINGS = (
-    'Runner.num_iterations = 1', 'Runner.training_steps = 60', 'Runner.evaluation_steps = 0',
+    'Runner.num_iterations = 1', 'Runner.training_steps = 60', 'Runner.evaluation_steps = 60',
     'Agent.learning_starts = 1000', 'MultiHeadQNetwork.num_heads = 3',
     'MultiHeadQNetwork.hidden_units = 8', 'make_mnist_maze.max_episode_steps = 25',
 )  # fmt: skip
@@ -62,3 +63,10 @@ def test_what_cannot_be_played_is_named(runs, tmp_path, capsys):
     with pytest.raises(SystemExit) as ended:
         evaluate.main([str(runs), '--preferences=best', out])
     assert ended.value.code == 2
+
+
+def test_a_maze_logs_its_relative_lengths(runs):
+    events = EventAccumulator(str(runs / 'seed0' / 'tensorboard')).Reload()
+    for name in ('train', 'eval'):  # Episodes of 25 steps; the shortest path is 18.
+        (event,) = events.Scalars(f'{name}/relative_length')
+        assert event.value == pytest.approx(25 / 18)

@@ -54,7 +54,7 @@ def curves(runs) -> pd.DataFrame:
 
 
 def summary(table) -> pd.DataFrame:
-    """Of each method: seeds, regret at the end with its 95% interval, exponent of the second half."""
+    """Of each method: regret at the end with its 95% interval, exponent of the second half."""
     rows = []
     half = table[table.index > table.index[-1] / 2]
     for method, of_seeds in half.T.groupby('method'):
