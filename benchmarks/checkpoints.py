@@ -10,9 +10,10 @@ ob2i_atari.gin: two networks of 10 heads, Adam's two moments.
 """
 
 import argparse
+import concurrent.futures
 import csv
 import functools
-import gc
+import multiprocessing
 import os
 import platform
 import signal
@@ -79,25 +80,25 @@ def seconds(call):
     return time.perf_counter() - began, result
 
 
-def rows(transitions, made):
+def save_and_load_rows(transitions, made):
+    name = f'replay, {transitions:,} transitions'
     with tempfile.TemporaryDirectory() as folder:
-        memory = replay.EpisodeReplay((84, 84), transitions, history=4)
+        memory, other = (
+            replay.EpisodeReplay((84, 84), transitions, history=4) for _ in range(2)
+        )  # fmt: skip
         fill(memory, made, transitions)
-        name = f'replay, {transitions:,} transitions'
         took, manifest = seconds(functools.partial(memory.save, folder))
         yield f'{name}: save all at once', took, 's'
         yield f'{name}: on disk', size(folder) / 1e6, 'MB'
-        other = replay.EpisodeReplay((84, 84), transitions, history=4)
-        del memory
-        gc.collect()  # It is part of a cycle, and has gigabytes.
         yield f'{name}: load', seconds(functools.partial(other.load, folder, manifest))[0], 's'
-    del other
-    gc.collect()
+
+
+def flush_rows(transitions, made):
+    name = f'replay, {transitions:,} transitions, flushed after each game'
     with tempfile.TemporaryDirectory() as folder:
         memory = replay.EpisodeReplay((84, 84), transitions, history=4)
-        longest = fill(memory, made, transitions, folder)
-        yield f'{name}, flushed: longest flush', longest, 's'
-        yield f'{name}, flushed: save', seconds(functools.partial(memory.save, folder))[0], 's'
+        yield f'{name}: longest flush', fill(memory, made, transitions, folder), 's'
+        yield f'{name}: save', seconds(functools.partial(memory.save, folder))[0], 's'
 
 
 def variable_rows():
@@ -154,11 +155,20 @@ def main():
         'start\n\n| what | | |\n|---|---:|---|'
     )
     made = episodes(UNIQUE) if arguments.transitions else []
-    groups = [variable_rows(), *(rows(count, made) for count in arguments.transitions)]
-    groups += [preemption_rows(arguments.preempt)] if arguments.preempt else []
+    groups = [(variable_rows,)]
+    for count in arguments.transitions:
+        groups += [(save_and_load_rows, count, made), (flush_rows, count, made)]
+    groups += [(preemption_rows, arguments.preempt)] if arguments.preempt else []
     for group in groups:
-        for name, value, unit in group:
-            print(f'| {name} | {value:,.2f} | {unit} |', flush=True)
+        # A process each: what a replay of a million took is not given back before its end.
+        context = multiprocessing.get_context('spawn')
+        with concurrent.futures.ProcessPoolExecutor(1, context) as pool:
+            for name, value, unit in pool.submit(_listed, *group).result():
+                print(f'| {name} | {value:,.2f} | {unit} |', flush=True)
+
+
+def _listed(generator, *arguments):
+    return list(generator(*arguments))
 
 
 if __name__ == '__main__':
