@@ -48,7 +48,7 @@ def play(trial):
         return solved_at(scores) is not None or len(scores) >= EPISODES
 
     if not over():
-        status = sweep.attempt(trial.arguments, trial.base_dir, os.getcwd(), 1, _Now_and_then(over))
+        status = sweep.attempt(trial.arguments, trial.base_dir, os.getcwd(), 1, _NowAndThen(over))
         if not over():
             raise SystemExit(f'{trial.base_dir}: status {status}: {trial.last_lines()}')
     scores = scores_of(trial.base_dir)
@@ -56,7 +56,7 @@ def play(trial):
     return episode is not None, episode or EPISODES, sum(s > FOUND for s in scores)
 
 
-class _Now_and_then:
+class _NowAndThen:
     """A question that is asked anew only every 50th time, that is every 10 seconds."""
 
     def __init__(self, question):
