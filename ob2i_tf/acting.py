@@ -126,6 +126,7 @@ class Policy:
             )
         self._tie_break = tie_break
         self._belief = belief
+        self._xla = xla
         self._compiled = tf.function(
             self._preferences, jit_compile=xla or None, reduce_retracing=True, autograph=False
         )
@@ -153,6 +154,10 @@ class Policy:
             greedy = greedy_actions(preferences, rng, self._tie_break)
             actions = np.where(explore, actions, greedy)
         return actions
+
+    def by(self, preferences):
+        """A policy that acts by other preferences, and is the same otherwise."""
+        return Policy(self._posterior, preferences, self._tie_break, self._belief, self._xla)
 
     def compiled_functions(self):
         return [self._compiled]

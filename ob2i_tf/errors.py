@@ -15,3 +15,8 @@ class NotFiniteError(UserError):
 
 class CheckpointError(UserError):
     """A run folder that cannot be resumed from."""
+
+
+def missing_package(error: ModuleNotFoundError, extra):
+    """The line for a command that needs a package of one of the project's extras."""
+    return f"error: {error.name} is missing: pip install -c constraints.txt -e '.[{extra}]'"

@@ -39,9 +39,9 @@ def games(learnt, preferences, count, seed=0, max_steps=200_000, epsilon=None):
     Yields:
       (score, length) of each.
     """
-    from ob2i_tf import acting, environments
+    from ob2i_tf import environments
 
-    policy = acting.Policy(learnt.posterior, preferences, belief='mean')
+    policy = learnt.policy.by(preferences)
     rng = np.random.default_rng(seed)
     epsilon = learnt.epsilon if epsilon is None else epsilon
     with contextlib.closing(environments.make(num_envs=1, seed=seed)) as env:

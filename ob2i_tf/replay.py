@@ -120,6 +120,7 @@ class EpisodeReplay:
                 tf.constant([-1, *spec.shape[1:]], tf.int32) for spec in self._specs
             ]
         self._rows = []  # Of the table; one for each stored episode, oldest first.
+        self._views = {}  # Of what the table has in a row, since asking it takes 0.1 ms.
         self._free_rows = []
         self._bounds = [0]  # Episode i is the transitions _bounds[i] .. _bounds[i + 1] - 1, by id.
         self._first_id = 0  # Episodes are numbered in order of arrival; the oldest stored one's.
@@ -305,12 +306,20 @@ class EpisodeReplay:
         self._first_id += 1
         with tf.device('CPU:0'):
             self._table.clear_rows([row])  # Erasing would keep the episode's memory.
+        self._views.pop(row, None)
         self._free_rows.append(row)
 
     def _read(self, indices):
         """[(frames, steps)] of the episodes at `indices`, as read-only views of the table."""
+        rows = [self._rows[index] for index in indices]
+        unseen = [row for row in dict.fromkeys(rows) if row not in self._views]
+        if unseen:
+            self._views.update(zip(unseen, self._read_table(unseen)))
+        return [self._views[row] for row in rows]
+
+    def _read_table(self, rows):
         with tf.device('CPU:0'):
-            slots = self._table.get_episode_lists([self._rows[index] for index in indices])
+            slots = self._table.get_episode_lists(rows)
             frames, steps = (
                 [
                     np.asarray(

@@ -115,6 +115,10 @@ def test_belief_is_the_mean_or_a_sample(noisy_network, count, preferences):
     by_mean = policy_of(noisy_network, preferences, belief='mean')
     for _ in range(5):
         np.testing.assert_array_equal(by_mean.actions(stacks, heads, 0.0, rng), values.argmax(-1))
+    other = acting.mean_preferences if preferences is acting.head_preferences else preferences
+    same = policy_of(noisy_network, other, belief='mean').by(preferences)  # Belief goes with it.
+    for _ in range(5):
+        np.testing.assert_array_equal(same.actions(stacks, heads, 0.0, rng), values.argmax(-1))
     by_sample = policy_of(noisy_network, preferences)
     actions = np.array([by_sample.actions(stacks, heads, 0.0, rng) for _ in range(30)])
     assert (actions != actions[0]).any()  # The noise is drawn anew for each call.

@@ -9,7 +9,7 @@ Exit status: 0 the report is written, 1 it could not be, 2 the command line is w
 import argparse
 import sys
 
-from ob2i_tf.errors import UserError
+from ob2i_tf.errors import UserError, missing_package
 
 
 def _parser():
@@ -38,10 +38,7 @@ def main(argv=None):
     try:
         from ob2i_tf.analysis import report  # Takes seconds: pandas, matplotlib.
     except ModuleNotFoundError as error:
-        print(
-            f'error: {error.name} is missing: pip install -c constraints.txt -e ".[analysis]"',
-            file=sys.stderr,
-        )
+        print(missing_package(error, 'analysis'), file=sys.stderr)
         return 1
     try:
         page = report.write(

@@ -19,7 +19,7 @@ from typing import List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
-from ob2i_tf.errors import UserError
+from ob2i_tf.errors import UserError, missing_package
 
 NUM_SPIKES = 8  # As the paper's figure of VideoPinball.
 
@@ -489,8 +489,7 @@ def main(argv=None):
     try:
         path = write(record(arguments.run, arguments.seed, arguments.max_steps), arguments.out)
     except ModuleNotFoundError as error:
-        print(f'error: {error.name} is missing: pip install -c constraints.txt -e ".[analysis]"',
-              file=sys.stderr)  # fmt: skip
+        print(missing_package(error, 'analysis'), file=sys.stderr)
         return 1
     except (UserError, OSError) as error:
         message = str(error).partition('\n  In call to configurable')[0]

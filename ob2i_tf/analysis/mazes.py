@@ -17,11 +17,18 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
-from ob2i_tf.analysis import figures, load
 from ob2i_tf.environments import mnist_maze
-from ob2i_tf.errors import UserError
+from ob2i_tf.errors import UserError, missing_package
+
+try:
+    import pandas as pd
+
+    from ob2i_tf.analysis import figures, load
+except ModuleNotFoundError as error:
+    if __name__ != '__main__':
+        raise
+    sys.exit(missing_package(error, 'analysis'))
 
 COLUMNS = (
     'method', 'wall_density', 'maze_seed', 'seed', 'played', 'agent_steps', 'length',

@@ -16,11 +16,18 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
-from ob2i_tf.analysis import figures, load
 from ob2i_tf.environments import linear_mdp
-from ob2i_tf.errors import UserError
+from ob2i_tf.errors import UserError, missing_package
+
+try:
+    import pandas as pd
+
+    from ob2i_tf.analysis import figures, load
+except ModuleNotFoundError as error:
+    if __name__ != '__main__':
+        raise
+    sys.exit(missing_package(error, 'analysis'))
 
 POINTS = 100  # Of a curve, in the table and in the figure.
 

@@ -112,7 +112,7 @@ class LsviPosterior(posteriors.Posterior):
         self._seed = seed
         self._shape = (horizon, num_actions, size // horizon)
         self._phi, self._actions, self._rewards = [], [], []  # Of every step; the last may be open.
-        self._fit()
+        self._functions = {}  # By belief, once asked for.
 
     def sample(self, observations, seed):
         del seed
@@ -126,6 +126,8 @@ class LsviPosterior(posteriors.Posterior):
             """[B, A, H d] -> [B, 1, A]."""
             blocks = observations.astype(float).reshape(-1, *self._block_shape).swapaxes(1, 2)
             steps = blocks.any(axis=(2, 3)).argmax(axis=1)
+            if belief not in self._functions:
+                self._functions[belief] = self._fitted(belief)
             functions = self._functions[belief]
             values = [functions[h](block[h]) for h, block in zip(steps, blocks)]
             return np.stack(values)[:, None].astype(np.float32)
@@ -143,7 +145,7 @@ class LsviPosterior(posteriors.Posterior):
         self._actions.append(int(step.actions[0]))
         self._rewards.append(float(step.rewards[0]))
         if step.episode_over[0]:
-            self._fit()
+            self._functions = {}
 
     def end(self):
         """Forgets an episode that was cut off."""
@@ -151,8 +153,9 @@ class LsviPosterior(posteriors.Posterior):
         for column in (self._phi, self._actions, self._rewards):
             del column[whole:]
 
-    def _fit(self):
-        horizon, num_actions, num_features = self._shape
+    def _fitted(self, belief):
+        """Q at each step by all whole episodes."""
+        horizon, num_actions, _ = self._shape
         count = len(self._phi) // horizon
         rows = slice(count * horizon)
         phi = np.reshape(self._phi[rows], (count, *self._shape)).astype(float)  # [n, H, A, d]
@@ -160,13 +163,10 @@ class LsviPosterior(posteriors.Posterior):
         rewards = np.reshape(self._rewards[rows], (count, horizon)).T
         taken = np.take_along_axis(phi, actions[:, :, None, None], axis=2)[:, :, 0]
         rng = np.random.default_rng([self._seed, count])
-        self._functions = {
-            belief: lsvi.value_iteration(
-                taken.swapaxes(0, 1), rewards, phi.swapaxes(0, 1)[1:], q_function,
-                self._regularisation,
-            )
-            for belief, q_function in (('sample', self._q_functions(rng)), ('mean', lsvi.greedy()))
-        }  # fmt: skip
+        return lsvi.value_iteration(
+            taken.swapaxes(0, 1), rewards, phi.swapaxes(0, 1)[1:],
+            self._q_functions(rng) if belief == 'sample' else lsvi.greedy(), self._regularisation,
+        )  # fmt: skip
 
     def state(self):
         if not self._phi:
@@ -181,4 +181,4 @@ class LsviPosterior(posteriors.Posterior):
         self._phi, self._actions, self._rewards = (
             list(arrays[name]) if arrays else [] for name in ('phi', 'actions', 'rewards')
         )
-        self._fit()
+        self._functions = {}
