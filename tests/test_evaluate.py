@@ -70,3 +70,18 @@ def test_a_maze_logs_its_relative_lengths(runs):
     for name in ('train', 'eval'):  # Episodes of 25 steps; the shortest path is 18.
         (event,) = events.Scalars(f'{name}/relative_length')
         assert event.value == pytest.approx(25 / 18)
+
+
+def test_lsvi_plays_by_its_regression(tmp_path):
+    command = ['--gin_files=lsvi_ucb_linear_mdp.gin', f'--base_dir={tmp_path}/run']
+    bindings = ('Runner.num_iterations = 1', 'Runner.training_steps = 1000', 'horizon = 5',
+                'make_linear_mdp.num_states = 2')  # fmt: skip
+    command += [f'--gin_bindings={binding}' for binding in bindings]
+    assert not main.main(['run_experiment.py', *command])
+    out = tmp_path / 'games.csv'
+    assert evaluate.main([f'{tmp_path}/run', '--games=50', '--epsilon=0', f'--out={out}',
+                          '--preferences=mean']) == 0  # fmt: skip
+    rows = rows_of(out)
+    assert {row['length'] for row in rows} == {'5'}
+    # The best policy swims to the right: 2.40 rewards; one that never does has 0.03.
+    assert sum(float(row['score']) for row in rows) / 50 > 1.8

@@ -10,6 +10,7 @@ from ob2i_tf import posteriors
 from ob2i_tf.linear import lsvi
 
 METHODS = ('ucb', 'randomised', 'greedy')
+_COLUMNS = ('phi', 'actions', 'rewards')
 
 
 @gin.configurable(denylist=['seed', 'prior_seed'])
@@ -62,7 +63,7 @@ class LinearQNetwork(tf.keras.Model):
 class LsviPosterior(posteriors.Posterior):
     """Acts by least-squares value iteration on all whole episodes so far, refitted after each.
 
-    Observations are those of `make_linear_mdp`, [A, H d]. The network takes no part. `mean` is the
+    Observations are those of `make_linear_mdp`, [A, H d]. The network, linear in them, is not asked. `mean` is the
     regression without bonus and noise.
 
     Args:
@@ -97,7 +98,12 @@ class LsviPosterior(posteriors.Posterior):
             raise ValueError(
                 f'LsviPosterior acts in 1 environment, got Runner.num_envs = {num_envs}'
             )
-        num_actions, size = replay.observation_shape
+        if not isinstance(network, LinearQNetwork):
+            raise ValueError(
+                'LsviPosterior takes the features that Runner.network = @LinearQNetwork takes, got '
+                f'{type(network).__name__}'
+            )
+        num_actions, size = network.num_actions, network.kernel.shape[-1]
         if horizon < 1 or size % horizon:
             raise ValueError(
                 f'LsviPosterior.horizon = {horizon} does not divide the {size} features of an '
@@ -111,7 +117,11 @@ class LsviPosterior(posteriors.Posterior):
         self._regularisation = regularisation
         self._seed = seed
         self._shape = (horizon, num_actions, size // horizon)
-        self._phi, self._actions, self._rewards = [], [], []  # Of every step; the last may be open.
+        self._past = (  # phi, actions and rewards of whole episodes: [H, n, ...].
+            np.zeros((horizon, 0, num_actions, size // horizon)), np.zeros((horizon, 0), int),
+            np.zeros((horizon, 0)),
+        )  # fmt: skip
+        self._open = ([], [], [])  # The same of the episode in progress.
         self._functions = {}  # By belief, once asked for.
 
     def sample(self, observations, seed):
@@ -141,44 +151,38 @@ class LsviPosterior(posteriors.Posterior):
         return num_actions, horizon, num_features
 
     def observe(self, step):
-        self._phi.append(step.observations[0].reshape(self._block_shape).sum(axis=1))
-        self._actions.append(int(step.actions[0]))
-        self._rewards.append(float(step.rewards[0]))
+        phi = step.observations[0].reshape(self._block_shape).sum(axis=1).astype(float)
+        for column, value in zip(self._open, (phi, int(step.actions[0]), float(step.rewards[0]))):
+            column.append(value)
         if step.episode_over[0]:
+            self._past = tuple(
+                np.concatenate([past, np.stack(column)[:, None]], axis=1)
+                for past, column in zip(self._past, self._open)
+            )
+            self.end()
             self._functions = {}
 
     def end(self):
         """Forgets an episode that was cut off."""
-        whole = len(self._phi) - len(self._phi) % self._shape[0]
-        for column in (self._phi, self._actions, self._rewards):
-            del column[whole:]
+        self._open = ([], [], [])
 
     def _fitted(self, belief):
         """Q at each step by all whole episodes."""
-        horizon, num_actions, _ = self._shape
-        count = len(self._phi) // horizon
-        rows = slice(count * horizon)
-        phi = np.reshape(self._phi[rows], (count, *self._shape)).astype(float)  # [n, H, A, d]
-        actions = np.reshape(np.array(self._actions[rows], int), (count, horizon))
-        rewards = np.reshape(self._rewards[rows], (count, horizon)).T
+        phi, actions, rewards = self._past
         taken = np.take_along_axis(phi, actions[:, :, None, None], axis=2)[:, :, 0]
-        rng = np.random.default_rng([self._seed, count])
+        rng = np.random.default_rng([self._seed, phi.shape[1]])
         return lsvi.value_iteration(
-            taken.swapaxes(0, 1), rewards, phi.swapaxes(0, 1)[1:],
+            taken, rewards, phi[1:],
             self._q_functions(rng) if belief == 'sample' else lsvi.greedy(), self._regularisation,
         )  # fmt: skip
 
     def state(self):
-        if not self._phi:
-            return {}
-        return {
-            'phi': np.array(self._phi),
-            'actions': np.array(self._actions),
-            'rewards': np.array(self._rewards),
-        }
+        whole = dict(zip(_COLUMNS, self._past))
+        if not self._open[0]:
+            return whole
+        return whole | {f'open_{n}': np.array(c) for n, c in zip(_COLUMNS, self._open)}
 
     def set_state(self, arrays):
-        self._phi, self._actions, self._rewards = (
-            list(arrays[name]) if arrays else [] for name in ('phi', 'actions', 'rewards')
-        )
+        self._past = tuple(arrays[name] for name in _COLUMNS)
+        self._open = tuple(list(arrays.get(f'open_{name}', ())) for name in _COLUMNS)
         self._functions = {}

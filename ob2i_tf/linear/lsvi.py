@@ -37,7 +37,9 @@ def value_iteration(features, rewards, next_features, q_function, regularisation
 
 def norms(features, inverse):
     """sqrt(phi^T Lambda^-1 phi): [..., d], [d, d] -> [...]."""
-    return np.sqrt(np.einsum('...i,ij,...j->...', features, inverse, features).clip(0))
+    rows = features.reshape(-1, features.shape[-1])  # One large product, not many small ones.
+    squares = np.einsum('ni,ni->n', rows @ inverse, rows).clip(0)
+    return np.sqrt(squares).reshape(features.shape[:-1])
 
 
 def ucb(horizon, bonus_scale):
