@@ -1,6 +1,7 @@
 """Deep Sea: the largest size that each method solves within 10,000 episodes.
 
   python -m benchmarks.deep_sea --base_dir=runs/deep_sea --out=deep_sea.csv
+  python -m benchmarks.deep_sea --gin_bindings 'Agent.train_period = 4'  # a third of the time
 
 A run has solved its size at the first episode at which a tenth of all episodes so far have found
 the treasure (bsuite, deep_sea/analysis.py: average regret below 0.9); it is stopped then. A larger
@@ -73,7 +74,7 @@ def method_rows(method, arguments):
             [f'{method}_deep_sea.gin'], os.path.join(arguments.base_dir, f'size{size}'),
             seeds=arguments.seeds,
             bindings=(f'make_deep_sea.size = {size}', f'Runner.training_steps = {100 * size}',
-                      'Runner.num_iterations = 100'),
+                      'Runner.num_iterations = 100', *arguments.gin_bindings),
         )  # fmt: skip
         rows = list(arguments.pool.map(play, made))
         for seed, row in enumerate(rows):
@@ -89,6 +90,7 @@ def main():
     parser.add_argument('--methods', nargs='+', default=METHODS, choices=METHODS)
     parser.add_argument('--sizes', nargs='+', type=int, default=[10, 20, 30, 40, 50])
     parser.add_argument('--seeds', type=int, default=3)
+    parser.add_argument('--gin_bindings', nargs='+', default=(), metavar='BINDING')
     parser.add_argument('--processes', type=int, default=os.cpu_count())
     parser.add_argument('--base_dir', default='runs/deep_sea')
     parser.add_argument('--out', default='deep_sea.csv')
