@@ -154,8 +154,13 @@ def _read_run(folder, name, problems) -> Optional[Run]:
         seed = f'maze {config.get("make_mnist_maze.maze_seed", 0)}, seed {seed}'
     elif 'make_deep_sea.size' in config:
         game = f'{game} {config["make_deep_sea.size"]}'
+    no_evaluation = config.get('Runner.evaluation_steps') == 0  # Deep Sea and linear MDPs.
     tables = {
-        table: read_csv(folder / f'{table}.csv', columns, report, required=table != 'eval_episodes')
+        table: read_csv(
+            folder / f'{table}.csv', columns,
+            (lambda what: None) if no_evaluation and table != 'train' else report,
+            required=table != 'eval_episodes',
+        )
         for table, columns in (
             ('eval', EVAL_COLUMNS), ('train', TRAIN_COLUMNS), ('eval_episodes', LENGTH_COLUMNS),
         )

@@ -34,6 +34,13 @@ def test_regret_is_what_the_best_policy_would_have_had_more(tmp_path):
     )  # fmt: skip
 
 
+def test_evaluations_are_missed_only_where_there_should_be_some(tmp_path):
+    config = write_run(tmp_path, 'mine', 0, [1.0, 0.0]) / 'config.gin'
+    assert any('eval.csv holds no row' in problem for problem in load.load([tmp_path]).problems)
+    config.write_text(config.read_text() + 'Runner.evaluation_steps = 0\n')
+    assert not any('eval.csv' in problem for problem in load.load([tmp_path]).problems)
+
+
 def test_the_exponent_tells_learning_from_not_learning(tmp_path):
     episodes = np.arange(1, 2001)
     grows = 3 * np.sqrt(episodes)
