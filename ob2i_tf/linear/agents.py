@@ -63,8 +63,8 @@ class LinearQNetwork(tf.keras.Model):
 class LsviPosterior(posteriors.Posterior):
     """Acts by least-squares value iteration on all whole episodes so far, refitted after each.
 
-    Observations are those of `make_linear_mdp`, [A, H d]. The network, linear in them, is not asked. `mean` is the
-    regression without bonus and noise.
+    Observations are those of `make_linear_mdp`, [A, H d]. The network, linear in them, is not
+    asked. `mean` is the regression without bonus and noise.
 
     Args:
       method: 'ucb' (Jin et al. 2020), 'randomised' (Zanette et al. 2020), or 'greedy', the same
