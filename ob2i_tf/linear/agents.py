@@ -7,6 +7,7 @@ import tensorflow as tf
 
 import gin
 from ob2i_tf import posteriors
+from ob2i_tf.errors import CheckpointError
 from ob2i_tf.linear import lsvi
 
 METHODS = ('ucb', 'randomised', 'greedy')
@@ -177,12 +178,14 @@ class LsviPosterior(posteriors.Posterior):
         )  # fmt: skip
 
     def state(self):
-        whole = dict(zip(_COLUMNS, self._past))
+        whole = {f'past_{n}': column for n, column in zip(_COLUMNS, self._past)}
         if not self._open[0]:
             return whole
         return whole | {f'open_{n}': np.array(c) for n, c in zip(_COLUMNS, self._open)}
 
     def set_state(self, arrays):
-        self._past = tuple(arrays[name] for name in _COLUMNS)
+        if 'past_phi' not in arrays:
+            raise CheckpointError('this checkpoint of LSVI is of an older version')
+        self._past = tuple(arrays[f'past_{name}'] for name in _COLUMNS)
         self._open = tuple(list(arrays.get(f'open_{name}', ())) for name in _COLUMNS)
         self._functions = {}
