@@ -1,0 +1,55 @@
+"""LSVI as a posterior: what it takes, and what a checkpoint keeps of it."""
+
+import numpy as np
+import pytest
+
+from ob2i_tf import networks, types
+from ob2i_tf.errors import CheckpointError
+from ob2i_tf.linear import agents
+
+HORIZON, ACTIONS, FEATURES = 3, 2, 4
+SHAPE = (ACTIONS, HORIZON * FEATURES)
+
+
+def posterior_of():
+    network = networks.build(agents.LinearQNetwork(ACTIONS, 1), SHAPE, np.float32)
+    return agents.LsviPosterior(network, network, None, 1, 0, horizon=HORIZON)
+
+
+def observation(rng, h):
+    blocks = np.zeros((1, ACTIONS, HORIZON, FEATURES), np.float32)
+    blocks[:, :, h] = rng.random((1, ACTIONS, FEATURES))
+    return blocks.reshape(1, *SHAPE)
+
+
+def play(posterior, rng, steps):
+    for step in steps:
+        h = step % HORIZON
+        posterior.observe(types.Step(
+            observation(rng, h), np.array([rng.integers(ACTIONS)]), np.zeros(1, np.int32),
+            np.array([rng.random()]), np.ones(1), observation(rng, h), np.array([False]),
+            np.array([h == HORIZON - 1]), step,
+        ))  # fmt: skip
+
+
+def test_a_posterior_saved_within_an_episode_goes_on_the_same():
+    first, other, rng = posterior_of(), posterior_of(), np.random.default_rng(0)
+    play(first, rng, range(3 * HORIZON + 2))
+    other.set_state(first.state())
+    for posterior in (first, other):
+        play(posterior, np.random.default_rng(1), range(3 * HORIZON + 2, 5 * HORIZON))
+    for h in range(HORIZON):
+        asked = observation(np.random.default_rng(h), h)
+        np.testing.assert_array_equal(first.sample(asked, None), other.sample(asked, None))
+        np.testing.assert_array_equal(first.mean(asked), other.mean(asked))
+        assert (first.sample(asked, None).numpy() > first.mean(asked).numpy()).all()  # Its bonus.
+
+
+def test_what_it_cannot_take_is_refused():
+    with pytest.raises(CheckpointError, match='older version'):
+        posterior_of().set_state({'phi': np.zeros((3, 2, 4))})
+    network = networks.build(
+        networks.MultiHeadQNetwork(ACTIONS, 1, hidden_units=4, conv_layers=()), SHAPE, np.float32
+    )  # fmt: skip
+    with pytest.raises(ValueError, match='LinearQNetwork takes, got MultiHeadQNetwork'):
+        agents.LsviPosterior(network, network, None, 1, 0, horizon=HORIZON)
