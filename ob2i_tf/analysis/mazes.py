@@ -7,8 +7,9 @@ appendix C); an episode that does not reach the goal has the length at which it 
 taken of training episodes, which explore and which the paper's figure probably shows, and of
 evaluation episodes; --evaluation adds games that `python -m ob2i_tf.evaluate` played.
 
-Writes into the folder: episodes.csv, a row an episode; mazes.csv, a row a run, its end;
-summary.csv, over mazes; and relative_length.png and .svg.
+Writes into the folder: episodes.csv, a row an episode; curves.csv, training episodes in bins of
+agent steps; mazes.csv, a row a run, its end; summary.csv, over mazes; comparison.csv, methods on
+the same mazes; and relative_length.png and .svg.
 Exit status: 0 written, 1 it could not be, 2 the command line is wrong.
 """
 
@@ -35,6 +36,7 @@ COLUMNS = (
     'shortest_path', 'relative_length', 'reached_goal',
 )  # fmt: skip
 LAST = 0.1  # Of the agent steps of a run: its end, where training episodes are summed up.
+BIN_STEPS = 10_000  # Agent steps.
 
 
 def episodes(runs, evaluation=None) -> pd.DataFrame:
@@ -117,18 +119,48 @@ def summary(of_mazes) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def curves(table, bin_steps) -> pd.DataFrame:
+def curves(table, bin_steps=BIN_STEPS) -> pd.DataFrame:
     """Relative length of training episodes: [bin, run], the mean in each bin of agent steps.
 
-    A bin in which no episode ended has what the one before has.
+    A bin in which no episode ended has what the one before has, up to where the run ends.
     """
+    table = table.assign(agent_steps=-(-table['agent_steps'] // bin_steps) * bin_steps)
     training = table[table['played'] == 'training']
-    bins = np.ceil(training['agent_steps'] / bin_steps) * bin_steps
-    means = training.groupby([bins.rename('agent_steps'), *_MAZE])['relative_length'].mean()
-    return means.unstack(_MAZE).ffill()
+    means = training.groupby(['agent_steps', *_MAZE])['relative_length'].mean().unstack(_MAZE)
+    ends = table.groupby(_MAZE)['agent_steps'].max()
+    return means.ffill().apply(lambda run: run.where(run.index <= ends[run.name]))
 
 
-def figure(table, bin_steps=10_000):
+def comparison(of_runs, of_mazes) -> pd.DataFrame:
+    """Each method's relative length over that of OB2I, or of the first method, on the same mazes.
+
+    A row has the geometric mean of the ratios over mazes that both methods ran, its 95% bootstrap
+    interval, and how many ratios are above 1, that is on how many mazes the first was better.
+
+    Args:
+      of_runs: what `curves` returns; compared at each bin of agent steps.
+      of_mazes: what `per_maze` returns; compared where `played` is not 'training', at the end.
+    """
+    ends = of_mazes[of_mazes['played'] != 'training']
+    ends = ends.pivot_table(index='played', columns=_MAZE, values='relative_length')
+    first = next(iter(figures.looks(of_mazes['method'].unique())))
+    rows = []
+    for played, table in (('training', of_runs), *((n, ends.loc[[n]]) for n in ends.index)):
+        logs = np.log(table)
+        for method in sorted(set(logs.columns.get_level_values('method')) - {first}):
+            ratios = (logs[method] - logs[first]).dropna(axis=1, how='all')
+            mean, low, high = map(np.exp, figures.interval_of_mean(ratios))
+            for i, step in enumerate(table.index):
+                known = ratios.iloc[i].dropna()
+                rows.append({
+                    'played': played, 'agent_steps': step if played == 'training' else 'end',
+                    'method': method, 'over': first, 'mazes': len(known), 'ratio': mean.iloc[i],
+                    'low': low[i], 'high': high[i], 'above_1': int((known > 0).sum()),
+                })  # fmt: skip
+    return pd.DataFrame([row for row in rows if row['mazes']])
+
+
+def figure(table, bin_steps=BIN_STEPS):
     """Training episodes over agent steps: median over mazes and quartiles, a panel a density."""
     densities = sorted(table['wall_density'].unique())
     look = figures.looks(set(table['method']))
@@ -179,8 +211,12 @@ def write(sources, out, evaluation=None) -> Path:
     table.to_csv(out / 'episodes.csv', index=False, float_format='%.4g')
     of_mazes = per_maze(table)
     of_mazes.to_csv(out / 'mazes.csv', index=False, float_format='%.4g')
-    overall = summary(of_mazes)
-    overall.to_csv(out / 'summary.csv', index=False, float_format='%.4g')
+    summary(of_mazes).to_csv(out / 'summary.csv', index=False, float_format='%.4g')
+    of_runs = curves(table)
+    tidy = of_runs.unstack().rename('relative_length').dropna().reset_index()
+    tidy.to_csv(out / 'curves.csv', index=False, float_format='%.4g')
+    compared = comparison(of_runs, of_mazes)
+    compared.to_csv(out / 'comparison.csv', index=False, float_format='%.4g')
     picture = figure(table)
     (out / 'relative_length.png').write_bytes(picture.png)
     (out / 'relative_length.svg').write_text(picture.svg)

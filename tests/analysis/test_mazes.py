@@ -81,6 +81,38 @@ def test_curves_are_means_of_bins(tmp_path):
     np.testing.assert_allclose(bebu * 18, [450, 545, 545])  # The last bin has no episode.
 
 
+def test_a_curve_ends_where_its_run_ends(tmp_path):
+    write_run(tmp_path, 'BEBU', 0, [900, 1000, 1000, 1000, 1000])  # Until 4,900.
+    write_run(tmp_path, 'OB2I', 0, [500, 1000])  # Its evaluation is of 4,000.
+    curves = mazes.curves(mazes.episodes(load.load([tmp_path])), 1000)
+    assert curves['BEBU', 0.4, 0, 0].notna().all()
+    assert list(curves['OB2I', 0.4, 0, 0].notna()) == [True, True, True, True, False]
+
+
+def test_methods_are_compared_on_the_mazes_that_both_ran():
+    columns = pd.MultiIndex.from_tuples(
+        [('BEBU', 0.4, 0, 0), ('BEBU', 0.4, 1, 0), ('BEBU', 0.5, 0, 0),
+         ('OB2I', 0.4, 0, 0), ('OB2I', 0.4, 1, 0), ('OB2I', 0.4, 2, 0)],
+        names=['method', 'wall_density', 'maze_seed', 'seed'],
+    )  # fmt: skip
+    of_runs = pd.DataFrame(
+        [[4.0, 9.0, 7.0, 1.0, 1.0, 5.0], [1.0, 3.0, 7.0, 2.0, np.nan, 5.0]],
+        index=[1000, 2000], columns=columns,
+    )  # fmt: skip
+    of_mazes = pd.DataFrame({
+        'method': ['BEBU', 'BEBU', 'OB2I'], 'wall_density': 0.4, 'maze_seed': [0, 1, 1], 'seed': 0,
+        'played': ['training', 'head', 'head'], 'relative_length': [1.0, 2.0, 4.0],
+    })  # fmt: skip
+    first, second, head = mazes.comparison(of_runs, of_mazes).to_dict('records')
+    assert (first['method'], first['over'], first['agent_steps']) == ('BEBU', 'OB2I', 1000)
+    assert (first['mazes'], first['above_1']) == (2, 2)
+    assert first['ratio'] == pytest.approx(6.0)  # sqrt(4 * 9)
+    assert (first['low'], first['high']) == pytest.approx((4.0, 9.0))
+    assert (second['mazes'], second['above_1']) == (1, 0)
+    assert second['ratio'] == pytest.approx(0.5) and np.isnan(second['low'])
+    assert (head['played'], head['agent_steps'], head['ratio']) == ('head', 'end', 0.5)
+
+
 def test_the_command_writes_its_files(tmp_path, capsys):
     for method in ('BEBU', 'OB2I'):
         for density in (0.3, 0.4):
@@ -94,8 +126,8 @@ def test_the_command_writes_its_files(tmp_path, capsys):
     arguments = [str(tmp_path / 'runs'), '--out', str(tmp_path / 'out')]
     assert mazes.main([*arguments, '--evaluation', str(evaluation)]) == 0
     names = {path.name for path in (tmp_path / 'out').iterdir()}
-    assert names == {'episodes.csv', 'mazes.csv', 'summary.csv', 'relative_length.png',
-                     'relative_length.svg'}  # fmt: skip
+    assert names == {'episodes.csv', 'curves.csv', 'mazes.csv', 'summary.csv', 'comparison.csv',
+                     'relative_length.png', 'relative_length.svg'}  # fmt: skip
     svg = (tmp_path / 'out' / 'relative_length.svg').read_text()
     assert '30% walls, 2 mazes' in svg and 'OB2I' in svg
     ends = pd.read_csv(tmp_path / 'out' / 'mazes.csv')
