@@ -3,10 +3,10 @@
   python -m ob2i_tf.evaluate runs/mazes --preferences=vote,head --games=20 --out=evaluation.csv
 
 The newest whole checkpoint of every run at or below the paths is played with the run's own
-environment and its evaluation epsilon; nothing is written into a run folder. A row is a game:
-run, agent_steps (that the run had taken), preferences, game, score (raw rewards), length (agent
-steps). A game that has not ended after --max_steps is cut off, its score and length those up to
-there.
+environment and its evaluation epsilon; nothing is written into a run folder. A row is a game: run
+(its folder, absolute), agent_steps (that the run had taken), preferences, game, score (raw
+rewards), length (agent steps). A game that has not ended after --max_steps is cut off, its score
+and length those up to there.
 Exit status: 0 all runs were played, 1 some could not be, 2 the command line is wrong.
 """
 
@@ -118,7 +118,7 @@ def main(argv=None):
                         arguments.seed, arguments.max_steps, arguments.epsilon,
                     )  # fmt: skip
                     for number, (score, length) in enumerate(played):
-                        rows.writerow([folder, learnt.agent_steps, name, number, score, length])
+                        rows.writerow([folder.resolve(), learnt.agent_steps, name, number, score, length])
                 file.flush()
     except (UserError, OSError) as error:
         print('error:', ' '.join(str(error).split()), file=sys.stderr)

@@ -156,7 +156,7 @@ class Runner:
         with self._writing():
             self._directory.mkdir(parents=True, exist_ok=True)
             self._lock = disk.lock(self._directory)
-            _check_config(self._directory)
+            check_config(self._directory)
 
         with contextlib.closing(environments.make(num_envs=1)) as env:
             observation_space = env.single_observation_space
@@ -665,14 +665,17 @@ def _set_up_devices(require_gpu, tf32):
         logging.warning('No GPU: training on the CPU (%s cores).', os.cpu_count())
 
 
-def _check_config(directory):
-    """Makes sure that the config.gin there, if any, describes the same run.
+def check_config(directory):
+    """Makes sure that the config.gin there, if any, describes the run of gin's configuration.
 
     `Runner.num_iterations` may differ: nothing that a run computes depends on it.
+
+    Raises:
+      UserError: that names the first line that differs.
     """
-    path, text = directory / 'config.gin', config.resolved_config()
+    path = directory / 'config.gin'
     if path.exists():
-        there = path.read_text(errors='replace')
+        there, text = path.read_text(errors='replace'), config.resolved_config()
         for old, new in itertools.zip_longest(there.splitlines(), text.splitlines()):
             if old != new and not (old or '').startswith('Runner.num_iterations ='):
                 raise UserError(

@@ -10,8 +10,9 @@ prints beside that folder in seed<seed>.log. It runs on this machine's cores, or
 Ray: 'local' for Ray on this machine, which shares GPUs out, else a cluster, whose machines must
 share the folder. Started again, the sweep runs what is not complete, and an interrupted trial goes
 on from its checkpoint, wherever it is started next. A trial that ends without a new checkpoint is
-started again at most --retries times. --print writes a shell command for each trial instead, for
-other schedulers.
+started again at most --retries times. A folder that holds a run of another configuration stops the
+sweep before anything runs; more iterations continue a finished trial. --print writes a shell
+command for each trial instead, for other schedulers.
 Exit status: 0 all trials are complete, 1 some are not, 2 the command line or a configuration is
 wrong.
 """
@@ -50,6 +51,7 @@ class Trial:
     gin_file: str
     bindings: tuple
     base_dir: Path
+    num_iterations: int
 
     @property
     def arguments(self):
@@ -67,19 +69,16 @@ class Trial:
         return ['python', '-m', 'ob2i_tf.main', *self.arguments]
 
     def iterations(self):
-        """(rows in train.csv, iterations that its config.gin asks for); (0, None) before it ran."""
+        """How many are done."""
         try:
-            text = (self.base_dir / 'config.gin').read_text()
-            wanted = int(re.search(r'^Runner.num_iterations = (\d+)$', text, re.M).group(1))
             with open(self.base_dir / 'train.csv', newline='') as file:
-                return len(list(csv.DictReader(file))), wanted
-        except (OSError, ValueError, AttributeError):
-            return 0, None
+                return len(list(csv.DictReader(file)))
+        except OSError:
+            return 0
 
     def complete(self):
-        """Whether the folder holds all iterations that its config.gin asks for."""
-        done, wanted = self.iterations()
-        return wanted is not None and done >= wanted
+        begun = (self.base_dir / 'config.gin').exists()
+        return begun and self.iterations() >= self.num_iterations
 
     def newest_checkpoint(self):
         folder = self.base_dir / 'checkpoints'
@@ -98,12 +97,25 @@ class Trial:
 
 
 def parse_grid(text):
-    """'Name.parameter = 1, 2' -> ('Name.parameter', ['1', '2'])."""
+    """'Name.parameter = 1, (2, 3)' -> ('Name.parameter', ['1', '(2, 3)'])."""
     name, equals, values = text.partition('=')
-    values = [value.strip() for value in values.split(',')]
+    values = [value.strip() for value in _split(values)]
     if not equals or not name.strip() or not all(values):
         raise ConfigError(f'--grid={text!r}: expected NAME = VALUE, VALUE, ...')
     return name.strip(), values
+
+
+def _split(values):
+    """At the commas that are within no string and no brackets."""
+    strings = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""")
+    marks = strings.sub(lambda match: '_' * len(match[0]), values)
+    parts, depth, start = [], 0, 0
+    for i, mark in enumerate(marks):
+        depth += (mark in '([{') - (mark in ')]}')
+        if mark == ',' and not depth:
+            parts.append(values[start:i])
+            start = i + 1
+    return [*parts, values[start:]]
 
 
 def trials(gin_files, base_dir, grid=(), tasks=(), seeds=1, bindings=()):
@@ -116,8 +128,12 @@ def trials(gin_files, base_dir, grid=(), tasks=(), seeds=1, bindings=()):
       tasks: names of environments; none: what the gin file says.
       seeds: how many, from 0.
       bindings: for all trials.
+
+    Raises:
+      ConfigError: for the first trial whose configuration is wrong, or whose folder is another's.
+      UserError: for the first whose folder holds a run of another configuration.
     """
-    made = []
+    made = {}
     choices = [[(name, value) for value in values] for name, values in grid]
     for gin_file, chosen, task, seed in itertools.product(
         gin_files, list(itertools.product(*choices)), tasks or [None], range(seeds)
@@ -126,31 +142,34 @@ def trials(gin_files, base_dir, grid=(), tasks=(), seeds=1, bindings=()):
         folders += [f'{name.rpartition(".")[2]}={value}' for name, value in chosen]
         folders += [task] if task else []
         folders = [re.sub(r'[^A-Za-z0-9_.=-]+', '_', folder) for folder in folders]
-        made.append(
-            Trial(
-                gin_file,
-                (
-                    *bindings,
-                    *(f'{name} = {value}' for name, value in chosen),
-                    *([f'make_environment.name = {task!r}'] if task else []),
-                    f'Runner.seed = {seed}',
-                ),
-                Path(base_dir, *folders, f'seed{seed}'),
-            )
+        folder = Path(base_dir, *folders, f'seed{seed}')
+        all_bindings = (
+            *bindings,
+            *(f'{name} = {value}' for name, value in chosen),
+            *([f'make_environment.name = {task!r}'] if task else []),
+            f'Runner.seed = {seed}',
         )
-    return made
+        if folder in made:
+            raise ConfigError(
+                f'{folder} would be the folder of two trials: {made[folder].gin_file} with '
+                f'{made[folder].bindings} and {gin_file} with {all_bindings}'
+            )
+        made[folder] = Trial(
+            gin_file, all_bindings, folder, _num_iterations(gin_file, all_bindings, folder)
+        )
+    return list(made.values())
 
 
-def check(all_trials):
-    """Raises ConfigError for the first trial whose configuration is wrong."""
+def _num_iterations(gin_file, bindings, base_dir):
+    """Of a trial, whose configuration, and what its folder holds, are looked at."""
     with program.stderr_held_back():
-        from ob2i_tf import runner  # noqa: F401, which registers all parts
-
-    for trial in all_trials:
-        try:
-            config.load([trial.gin_file], trial.bindings)
-        except ConfigError as error:
-            raise ConfigError(f'{trial.base_dir}: {error}') from None
+        from ob2i_tf import runner  # Registers all parts.
+    try:
+        config.load([gin_file], bindings)
+    except ConfigError as error:
+        raise ConfigError(f'{base_dir}: {error}') from None
+    runner.check_config(base_dir)
+    return config.value('Runner.num_iterations')
 
 
 # What runs on a worker.
@@ -223,7 +242,11 @@ class OnThisMachine:
         return concurrent.futures.wait(tasks, timeout=1, return_when=first).done
 
     def status(self, task):
-        return task.result()
+        """Exit status of the program, or in words why it could not be run."""
+        try:
+            return task.result()
+        except Exception as error:  # The other trials go on.
+            return f'{type(error).__name__}: {error}'
 
     def stop(self, tasks):
         del tasks
@@ -255,9 +278,9 @@ class OnRay:
         if gpus is None:
             gpus = 1 if ray.cluster_resources().get('GPU') else 0
         self.room = max(1, int(ray.cluster_resources().get('CPU', 1)) // cpus)
-        self._attempt = ray.remote(attempt).options(
+        self._attempt = ray.remote(
             num_cpus=cpus, num_gpus=gpus, max_retries=0, max_calls=1
-        )
+        )(attempt)
 
     def _connect(self, address):
         paths = [str(Path(__file__).resolve().parents[1]), os.environ.get('PYTHONPATH', '')]
@@ -384,9 +407,8 @@ class Table:
         hours = (time.monotonic() - self._began) / 3600
         lines = [f'{done} of {len(self._all)} complete, {len(running)} running, {hours:.1f} h']
         for trial in running:
-            iteration, wanted = trial.iterations()
             name = os.path.relpath(trial.base_dir, self._base_dir)
-            of = f'{iteration}/{wanted}' if wanted else 'starting'
+            of = f'{trial.iterations()}/{trial.num_iterations}'
             lines.append(f'  {name:<50} {of:>10}  {_last_score(trial)}')
         self.clear()
         print('\n'.join(lines), flush=True)
@@ -438,10 +460,9 @@ def main(argv=None):
             arguments.gin_files, arguments.base_dir, list(map(parse_grid, arguments.grid)), tasks,
             arguments.seeds, arguments.gin_bindings,
         )  # fmt: skip
-        check(all_trials)
-    except ConfigError as error:
+    except UserError as error:
         print('error:', ' '.join(str(error).split()), file=sys.stderr)
-        return 2
+        return 2 if isinstance(error, ConfigError) else 1
     if arguments.print:
         for trial in all_trials:
             print(shlex.join(trial.command))

@@ -45,6 +45,9 @@ def test_every_run_plays_by_every_preference(runs, tmp_path):
     assert {row['agent_steps'] for row in rows} == {'60'}
     for row in rows:  # 25 steps without the goal, each of them a bump or not.
         assert row['length'] == '25' and -25 <= float(row['score']) <= 0
+    scores = {name: [r['score'] for r in rows if r['preferences'] == name] for name in
+              ('vote', 'head')}  # fmt: skip
+    assert scores['vote'] != scores['head']  # The same games, other actions.
     assert {path: path.stat().st_mtime_ns for path in runs.rglob('*')} == before
     assert evaluate.main([*command[:-1], f'--out={tmp_path}/again.csv']) == 0
     assert rows_of(tmp_path / 'again.csv') == rows

@@ -6,7 +6,7 @@ import shlex
 import psutil
 import pytest
 
-from ob2i_tf import sweep
+from ob2i_tf import config, sweep
 from ob2i_tf.errors import ConfigError
 
 TINY = (
@@ -30,14 +30,26 @@ def test_trials_are_all_combinations_each_in_its_folder(tmp_path):
         'Runner.num_envs = 2', 'linear.final = 0.0', 'Agent.train_period = 8',
         "make_environment.name = 'Q*Bert'", 'Runner.seed = 2',
     )  # fmt: skip
-    sweep.check(made)
 
 
 @pytest.mark.parametrize('text', ['Agent.train_period', '= 1', 'a = 1,, 2', 'a ='])
 def test_a_grid_that_is_none_is_named(text):
     with pytest.raises(ConfigError, match=f'--grid={text!r}'):
         sweep.parse_grid(text)
-    assert sweep.parse_grid('a.b = 1, 2') == ('a.b', ['1', '2'])
+
+
+@pytest.mark.parametrize(
+    'values', [['1', '2'], ['()', '((64, 4, 4), (64, 3, 1))'], ["'a, b'", '"c, \\" ("', '@f()']]
+)
+def test_a_grid_has_values_of_every_kind(values):
+    assert sweep.parse_grid('a.b = ' + ', '.join(values)) == ('a.b', values)
+
+
+def test_two_trials_of_one_folder_are_refused(tmp_path):
+    (tmp_path / 'ob2i_atari.gin').write_text("include 'ob2i_atari.gin'\n")
+    files = ['ob2i_atari.gin', str(tmp_path / 'ob2i_atari.gin')]
+    with pytest.raises(ConfigError, match='ob2i_atari/seed0 would be the folder of two trials'):
+        sweep.trials(files, tmp_path / 'runs')
 
 
 def test_a_wrong_configuration_stops_before_anything_runs(tmp_path, capsys):
@@ -92,6 +104,32 @@ def test_a_sweep_runs_what_is_missing_and_names_what_fails(tmp_path):
     missing, reports = run(made, retries=0)
     assert missing == [made[1]] and list(reports) == ['seed1']  # The other is not run again.
     assert starts(made[0]) == 1
+    (longer,) = sweep.trials([FILE], tmp_path, bindings=('Runner.num_iterations = 3', *TINY[1:]))
+    assert made[0].complete() and not longer.complete()
+    assert run([longer]) == ([], {'seed0': (0, [])})
+    assert (longer.iterations(), resumes(longer)) == (3, 1)
+
+
+def test_a_folder_of_another_configuration_is_refused(tmp_path, capsys):
+    (trial,) = sweep.trials([FILE], tmp_path, bindings=TINY)
+    trial.base_dir.mkdir(parents=True)
+    (trial.base_dir / 'config.gin').write_text(config.resolved_config())
+    sweep.trials([FILE], tmp_path, bindings=('Runner.num_iterations = 7', *TINY[1:]))
+    arguments = [f'--gin_files={FILE}', f'--base_dir={tmp_path}']
+    arguments += [f'--gin_bindings={binding}' for binding in TINY]
+    assert sweep.main([*arguments, '--gin_bindings=Runner.checkpoints_kept = 5']) == 1
+    error = capsys.readouterr().err
+    assert f'{trial.base_dir}/config.gin holds another configuration' in error
+    assert "'Runner.checkpoints_kept = 5'" in error
+
+
+def test_a_trial_that_cannot_be_started_lets_the_others_go_on(tmp_path):
+    made = sweep.trials([FILE], tmp_path, seeds=2, bindings=TINY)
+    made[0].base_dir.parent.mkdir(parents=True)
+    made[0].base_dir.write_text('a file\n')
+    missing, reports = run(made, retries=0)
+    assert missing == [made[0]] and reports['seed1'] == (0, [])
+    assert reports['seed0'][0].startswith('FileExistsError: ')
 
 
 class _Killed(sweep.OnThisMachine):
@@ -102,7 +140,7 @@ class _Killed(sweep.OnThisMachine):
         self._trial, self.killed = trial, 0
 
     def ended(self, tasks):
-        if not self.killed and self._trial.iterations()[0] >= 2:
+        if not self.killed and self._trial.iterations() >= 2:
             for process in psutil.Process().children():
                 if f'--base_dir={self._trial.base_dir}' in process.cmdline():
                     process.kill()
@@ -117,7 +155,7 @@ def test_a_trial_that_is_killed_goes_on_from_its_checkpoint(tmp_path):
     assert executor.killed == 1
     assert not missing and reports == [(trial, 0, [])]
     assert (starts(trial), resumes(trial)) == (1, 1)
-    assert trial.iterations() == (30, 30)
+    assert trial.iterations() == 30
 
 
 def test_a_stopped_sweep_saves_and_a_later_one_goes_on(tmp_path):
@@ -126,7 +164,7 @@ def test_a_stopped_sweep_saves_and_a_later_one_goes_on(tmp_path):
     first = sweep.Sweep(sweep.OnThisMachine(1), 1)
 
     def stop(running):
-        if trial.iterations()[0] >= 2:
+        if trial.iterations() >= 2:
             first.stop()
 
     assert first.run([trial], lambda *end: None, stop) == [trial]
@@ -134,3 +172,18 @@ def test_a_stopped_sweep_saves_and_a_later_one_goes_on(tmp_path):
     missing, reports = run([trial])
     assert not missing and reports == {'seed0': (0, [])}
     assert (starts(trial), resumes(trial)) == (1, 1)
+
+
+def test_ray_runs_trials_and_a_second_time_nothing(tmp_path, capsys):
+    ray = pytest.importorskip('ray')
+    command = [f'--gin_files={FILE}', f'--base_dir={tmp_path}', '--seeds=2', '--address=local',
+               *(f'--gin_bindings={binding}' for binding in TINY)]  # fmt: skip
+    try:
+        assert sweep.main(command) == 0
+    finally:
+        ray.shutdown()
+    made = sweep.trials([FILE], tmp_path, seeds=2, bindings=TINY)
+    assert all(trial.complete() for trial in made)
+    assert '2 trials, 0 complete' in capsys.readouterr().out
+    assert sweep.main(command) == 0
+    assert capsys.readouterr().out == '2 trials, 2 complete\n'

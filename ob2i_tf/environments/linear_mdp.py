@@ -57,7 +57,12 @@ def draw_mdp(kind, num_states=6, num_actions=2, horizon=20, num_features=5, mdp_
       num_states, num_actions, horizon: S, A, H.
       num_features: d of 'linear'; S A for the others, a feature for each pair.
       mdp_seed: of what is random.
+
+    Raises:
+      ValueError: no such kind, or one that has not so many actions.
     """
+    if kind not in KINDS:
+        raise ValueError(f'make_linear_mdp.kind must be one of {KINDS}, got {kind!r}')
     rng = np.random.default_rng(mdp_seed)
     shape = (num_states, num_actions)
     one_hot = np.eye(num_states * num_actions).reshape(*shape, -1)
@@ -139,7 +144,5 @@ def make_linear_mdp(
       kind, num_states, num_actions, horizon, num_features, mdp_seed: see `draw_mdp`.
     """
     del name
-    if kind not in KINDS:
-        raise ValueError(f'make_linear_mdp.kind must be one of {KINDS}, got {kind!r}')
     mdp = draw_mdp(kind, num_states, num_actions, horizon, num_features, mdp_seed)
     return DenseVectorEnv(lambda: LinearMdp(mdp), num_envs, seed)

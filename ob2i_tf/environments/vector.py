@@ -26,7 +26,8 @@ class DenseVectorEnv(gymnasium.vector.VectorWrapper):
 
     def reset(self, *, seed=None, options=None):
         """Starts all copies; the first time, from their seeds."""
-        observations, info = self.env.reset(seed=seed or self._seeds, options=options)
+        seed = self._seeds if seed is None else seed
+        observations, info = self.env.reset(seed=seed, options=options)
         self._seeds = None
         return observations, info
 

@@ -110,6 +110,18 @@ class LsviPosterior(posteriors.Posterior):
                 f'LsviPosterior.horizon = {horizon} does not divide the {size} features of an '
                 'observation'
             )
+        if not 0 <= lower < upper:
+            raise ValueError(
+                f'LsviPosterior.lower = {lower} must be at least 0 and below LsviPosterior.upper = '
+                f'{upper}'
+            )
+        for name, value, fine in (
+            ('regularisation', regularisation, regularisation > 0),
+            ('bonus_scale', bonus_scale, bonus_scale >= 0),
+            ('noise_scale', noise_scale, noise_scale >= 0),
+        ):
+            if not fine:
+                raise ValueError(f'LsviPosterior.{name} = {value} is too small')
         self._q_functions = {
             'ucb': lambda rng: lsvi.ucb(horizon, bonus_scale),
             'randomised': lambda rng: lsvi.randomised(horizon, noise_scale, lower, upper, rng),

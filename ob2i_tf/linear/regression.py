@@ -37,7 +37,7 @@ def fit(x, y, steps=3000, seed=0):
 
     pair = [
         networks.build(
-            networks.MultiHeadQNetwork(1, NUM_NETWORKS, 50, conv_layers=(), seed=seed),
+            networks.MultiHeadQNetwork(1, NUM_NETWORKS, 100, conv_layers=(), seed=seed),
             (2,), tf.float32)
         for _ in range(2)
     ]  # fmt: skip
@@ -88,8 +88,10 @@ def main():
         panel.plot(x, y, '.', color='#009e73', markersize=5, zorder=3)
         panel.set(title=title, xlabel='x', ylim=(y.min() - 2, y.max() + 2))
     figure.savefig(out / 'regression.png', dpi=150)
-    seen = (curve < 0.6) & (curve > 0) | (curve > 0.8) & (curve < 1)
-    print(f'mean bonus among the points {std[seen].mean():.3f}, elsewhere {std[~seen].mean():.3f}')
+    outside, gap = (curve < 0) | (curve > 1), (curve > 0.6) & (curve < 0.8)
+    for where, chosen in (('among the points', ~outside & ~gap), ('in the gap between them', gap),
+                          ('beyond them', outside)):  # fmt: skip
+        print(f'mean bonus {where}: {std[chosen].mean():.3f}')
 
 
 if __name__ == '__main__':

@@ -74,6 +74,21 @@ def test_the_longer_of_two_equal_runs_counts(tmp_path):
     assert any('left out' in p and str(long) in p for p in problems)
 
 
+def test_a_run_without_evaluations_is_as_long_as_it_trained(tmp_path):
+    for name, done in (('a', 1), ('b', 3), ('c', 2)):
+        folder = write_run(tmp_path / name, 'OB2I', 'Pong', 0, iterations=3, done=done)
+        (folder / 'eval.csv').write_text((folder / 'eval.csv').read_text().splitlines()[0] + '\n')
+    (run,), problems = load.load([tmp_path])
+    assert run.path == tmp_path / 'b' / 'ob2i_atari' / 'Pong' / 'seed0'
+    assert sum('at least as long' in problem for problem in problems) == 2
+
+
+def test_lsvi_by_its_method():
+    for method, name in (('ucb', 'LSVI-UCB'), ('randomised', 'randomised LSVI'), ('none', None)):
+        config = {'Runner.posterior': '@LsviPosterior', 'LsviPosterior.method': method}
+        assert load.row_of(config) == name
+
+
 def test_other_configurations_of_a_row_are_methods_of_their_own(tmp_path):
     write_run(tmp_path / 'a', 'OB2I', 'Pong', 0, iterations=1)
     write_run(tmp_path / 'b', 'OB2I', 'Pong', 0, iterations=1, **{'EpisodicUpdate.beta': 0.3})

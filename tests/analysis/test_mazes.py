@@ -12,21 +12,29 @@ EPISODES = 'frames,score,length\n'
 
 
 def write_run(base, method, maze, lengths, density=0.4, seed=0):
-    """A run of 4 iterations of 1,000 agent steps; training episodes end after `lengths`."""
+    """A run of 4 iterations of 1,000 agent steps; training episodes end after `lengths`.
+
+    Evaluations are of 2,000 agent steps: a failure, then a success that began too late to tell
+    from a failure that is not seen; and four successes, the last of which began too late.
+    """
     folder = base / f'{method}_{density}_{maze}' / f'seed{seed}'
     folder.mkdir(parents=True)
     bindings = {
         'make_mnist_maze.wall_density': density, 'make_mnist_maze.maze_seed': maze,
-        'make_mnist_maze.max_episode_steps': 1000, 'Runner.training_steps': 1000,
+        'make_mnist_maze.max_episode_steps': 1000, 'make_mnist_maze.goal_reward': 1000.0,
+        'make_mnist_maze.bump_reward': -1.0, 'Runner.training_steps': 1000,
+        'Runner.evaluation_steps': 2000,
     }  # fmt: skip
     (folder / 'config.gin').write_text(
         folders.config_text(method, 'MnistMaze', seed, 4, **bindings)
     )
     ends = np.cumsum(lengths)
-    rows = [f'{end},1000.0,{length}\n' for end, length in zip(ends, lengths)]
+    scores = [-5.0 if length == 1000 else 990.0 for length in lengths]
+    rows = [f'{end},{score},{length}\n' for end, score, length in zip(ends, scores, lengths)]
     (folder / 'episodes.csv').write_text(EPISODES + ''.join(rows))
     (folder / 'eval_episodes.csv').write_text(
-        'iteration,' + EPISODES + '2,3000,-5.0,1000\n3,4000,1000.0,36\n3,4000,1000.0,54\n'
+        'iteration,' + EPISODES + '2,3000,-5.0,1000\n2,3000,990.0,40\n3,4000,990.0,36\n'
+        '3,4000,990.0,54\n3,4000,990.0,911\n3,4000,1.0,999\n'
     )
     (folder / 'train.csv').write_text('iteration,frames,score_mean,episode_length_mean\n')
     (folder / 'eval.csv').write_text('iteration,frames,episodes,score_mean\n')
@@ -47,29 +55,59 @@ def test_relative_length_of_each_episode(tmp_path):
     assert list(training['agent_steps']) == [1000, 1900, 2900, 2990, 3350, 3530]
 
 
+def test_evaluations_count_games_that_would_have_ended(tmp_path):
+    write_run(tmp_path, 'BEBU', 0, [1000, 900])
+    table = mazes.episodes(load.load([tmp_path]))
+    games = table[table['played'] == 'evaluation']
+    assert list(games['length']) == [1000, 40, 36, 54, 911]  # Each began at 1,000 or before.
+    assert list(games['reached_goal']) == [False, True, True, True, True]
+
+
+def test_a_goal_at_the_last_step_and_a_game_that_was_cut_off(tmp_path):
+    folder = write_run(tmp_path, 'BEBU', 0, [900])
+    (folder / 'episodes.csv').write_text(EPISODES + '1000,1.0,1000\n2000,0.0,1000\n')
+    games = pd.DataFrame({
+        'run': [str(folder)], 'agent_steps': 4000, 'preferences': 'vote', 'score': -3.0,
+        'length': 500,
+    })  # fmt: skip
+    table = mazes.episodes(load.load([tmp_path]), games).set_index('played')
+    assert list(table.loc['training', 'reached_goal']) == [True, False]
+    assert not table.loc['vote', 'reached_goal']
+
+
 def test_a_run_is_judged_by_its_end(tmp_path):
     write_run(tmp_path, 'BEBU', 0, [1000, 900, 1000, 90, 360, 180, 18, 36, 54, 36])
-    of_mazes = mazes.per_maze(mazes.episodes(load.load([tmp_path])))
-    ends = of_mazes.set_index('played')['relative_length']
+    of_runs = mazes.per_run(mazes.episodes(load.load([tmp_path]))).set_index('played')
     # Runs of 4,000 steps by their evaluation: what ended after 3,600, lengths 54 and 36.
-    assert ends['training'] == pytest.approx(np.median([2, 3]))
-    assert ends['evaluation'] == pytest.approx(2.5)
-    assert of_mazes.set_index('played')['reached_goal'].to_dict() == {
-        'training': 1.0, 'evaluation': 1.0,
-    }  # fmt: skip
+    assert of_runs.loc['training', 'relative_length'] == pytest.approx(np.median([2, 3]))
+    assert of_runs.loc['evaluation', 'relative_length'] == pytest.approx(54 / 18)
+    assert of_runs['reached_goal'].to_dict() == {'training': 1.0, 'evaluation': 1.0}
+    assert set(of_runs['agent_steps']) == {4000}
+    assert set(of_runs['walls']) == {mnist_maze.draw_walls(0.4, 0).mean()}
 
 
-def test_mazes_are_summed_up_with_an_interval(tmp_path):
-    table = pd.DataFrame({
-        'method': 'OB2I', 'wall_density': 0.4, 'maze_seed': range(5), 'seed': 0,
-        'played': 'training', 'relative_length': [1.0, 2.0, 3.0, 4.0, 10.0],
-        'reached_goal': [1.0, 1.0, 1.0, 1.0, 0.5], 'episodes': 9,
+def ends(**columns):
+    return pd.DataFrame({
+        'method': 'OB2I', 'wall_density': 0.4, 'seed': 0, 'played': 'training',
+        'agent_steps': 200, 'reached_goal': 1.0, **columns,
     })  # fmt: skip
-    (row,) = mazes.summary(table).to_dict('records')
+
+
+def test_seeds_of_a_maze_are_one_maze_and_short_runs_are_left_out():
+    of_runs = ends(
+        maze_seed=[0, 0, 1, 2], seed=[0, 1, 0, 0], agent_steps=[200, 200, 200, 100],
+        relative_length=[1.0, 3.0, 5.0, 9.0], reached_goal=[1.0, 0.5, 1.0, 0.0],
+    )  # fmt: skip
+    of_mazes = mazes.per_maze(of_runs)
+    assert list(of_mazes['relative_length']) == [2.0, 5.0]
+    assert list(of_mazes['reached_goal']) == [0.75, 1.0]
+
+
+def test_mazes_are_summed_up():
+    table = ends(maze_seed=range(5), relative_length=[1.0, 2.0, 3.0, 4.0, 10.0])
+    (row,) = mazes.summary(mazes.per_maze(table)).to_dict('records')
     assert (row['mean'], row['median'], row['mazes']) == (4.0, 3.0, 5)
-    assert (row['lower_quartile'], row['upper_quartile']) == (2.0, 4.0)
-    assert row['reached_goal'] == pytest.approx(0.9)
-    assert 1 < row['low'] < 4 < row['high'] < 10
+    assert (row['lower_quartile'], row['upper_quartile'], row['reached_goal']) == (2.0, 4.0, 1.0)
 
 
 def test_curves_are_means_of_bins(tmp_path):
@@ -91,26 +129,54 @@ def test_a_curve_ends_where_its_run_ends(tmp_path):
 
 def test_methods_are_compared_on_the_mazes_that_both_ran():
     columns = pd.MultiIndex.from_tuples(
-        [('BEBU', 0.4, 0, 0), ('BEBU', 0.4, 1, 0), ('BEBU', 0.5, 0, 0),
-         ('OB2I', 0.4, 0, 0), ('OB2I', 0.4, 1, 0), ('OB2I', 0.4, 2, 0)],
+        [('BEBU', 0.4, 0, 0), ('BEBU', 0.4, 0, 1), ('BEBU', 0.4, 1, 0), ('BEBU', 0.5, 0, 0),
+         ('OB2I', 0.4, 0, 0), ('OB2I', 0.4, 1, 0), ('OB2I', 0.4, 2, 0), ('OB2I', 0.5, 0, 0)],
         names=['method', 'wall_density', 'maze_seed', 'seed'],
     )  # fmt: skip
     of_runs = pd.DataFrame(
-        [[4.0, 9.0, 7.0, 1.0, 1.0, 5.0], [1.0, 3.0, 7.0, 2.0, np.nan, 5.0]],
+        [[3.0, 5.0, 9.0, 6.0, 1.0, 1.0, 5.0, 1.0], [1.0, 1.0, 3.0, 7.0, 2.0, np.nan, 5.0, np.nan]],
         index=[1000, 2000], columns=columns,
     )  # fmt: skip
-    of_mazes = pd.DataFrame({
-        'method': ['BEBU', 'BEBU', 'OB2I'], 'wall_density': 0.4, 'maze_seed': [0, 1, 1], 'seed': 0,
-        'played': ['training', 'head', 'head'], 'relative_length': [1.0, 2.0, 4.0],
-    })  # fmt: skip
-    first, second, head = mazes.comparison(of_runs, of_mazes).to_dict('records')
+    of_mazes = ends(
+        method=['BEBU', 'BEBU', 'BEBU-UCB', 'OB2I'], maze_seed=[0, 1, 1, 1],
+        played=['training', 'head', 'head', 'head'], relative_length=[1.0, 2.0, 8.0, 4.0],
+    )  # fmt: skip
+    table = mazes.comparison(of_runs, of_mazes)
+    first, second, other, both, alone, bebu, ucb = table.to_dict('records')
     assert (first['method'], first['over'], first['agent_steps']) == ('BEBU', 'OB2I', 1000)
-    assert (first['mazes'], first['above_1']) == (2, 2)
-    assert first['ratio'] == pytest.approx(6.0)  # sqrt(4 * 9)
-    assert (first['low'], first['high']) == pytest.approx((4.0, 9.0))
-    assert (second['mazes'], second['above_1']) == (1, 0)
+    assert (first['wall_density'], first['mazes'], first['above_1']) == (0.4, 2, 2)
+    assert first['ratio'] == pytest.approx(6.0)  # sqrt(4 * 9), the seeds of a maze averaged.
+    half = 12.7062 * np.log(9 / 4) / 2  # t of 1 degree of freedom times the error of the mean.
+    assert first['high'] == pytest.approx(6 * np.exp(half), rel=1e-4)
+    assert first['low'] * first['high'] == pytest.approx(36)
+    assert (second['agent_steps'], second['mazes'], second['above_1']) == (2000, 1, 0)
     assert second['ratio'] == pytest.approx(0.5) and np.isnan(second['low'])
-    assert (head['played'], head['agent_steps'], head['ratio']) == ('head', 'end', 0.5)
+    assert (other['wall_density'], other['mazes'], other['ratio']) == (0.5, 1, pytest.approx(6))
+    assert (both['wall_density'], both['mazes']) == ('all', 3)
+    assert both['ratio'] == pytest.approx(6) and (alone['mazes'], alone['agent_steps']) == (1, 2000)
+    assert (bebu['played'], bebu['agent_steps'], bebu['ratio']) == ('head', 'end', 0.5)
+    assert (ucb['method'], ucb['ratio']) == ('BEBU-UCB', pytest.approx(2))
+
+
+def test_methods_of_which_the_first_was_not_evaluated():
+    of_runs = pd.DataFrame(
+        [[1.0]], [1000], pd.MultiIndex.from_tuples([('OB2I', 0.4, 0, 0)], names=mazes._RUN)
+    )
+    table = mazes.comparison(of_runs, ends(
+        method=['BEBU', 'BEBU-UCB'], maze_seed=0, played='vote', relative_length=[1.0, 2.0]
+    ))  # fmt: skip
+    (row,) = table.to_dict('records')
+    assert (row['method'], row['over'], row['ratio']) == ('BEBU-UCB', 'BEBU', pytest.approx(2))
+
+
+def test_damaged_rows_are_named(tmp_path):
+    folder = write_run(tmp_path, 'BEBU', 0, [1000, 900])
+    with open(folder / 'episodes.csv', 'a') as file:
+        file.write('2000,990.0,nan\n2100,990.0,50\n')
+    runs = load.load([tmp_path])
+    table = mazes.episodes(runs)
+    assert list(table[table['played'] == 'training']['length']) == [1000, 900, 50]
+    assert f'{folder}: 1 rows of episodes.csv are damaged' in runs.problems
 
 
 def test_the_command_writes_its_files(tmp_path, capsys):
@@ -121,16 +187,18 @@ def test_the_command_writes_its_files(tmp_path, capsys):
     run = tmp_path / 'runs' / 'OB2I_0.4_0' / 'seed0'
     evaluation = tmp_path / 'evaluation.csv'
     evaluation.write_text(
-        f'run,agent_steps,preferences,game,score,length\n{run},4000,head,0,1000.0,27\n'
+        'run,agent_steps,preferences,game,score,length\n'
+        f'{run},4000,head,0,1000.0,27\n/nowhere,4000,head,0,1000.0,27\n'
     )
     arguments = [str(tmp_path / 'runs'), '--out', str(tmp_path / 'out')]
     assert mazes.main([*arguments, '--evaluation', str(evaluation)]) == 0
+    assert '/nowhere: evaluated, but none of the runs' in capsys.readouterr().err
     names = {path.name for path in (tmp_path / 'out').iterdir()}
-    assert names == {'episodes.csv', 'curves.csv', 'mazes.csv', 'summary.csv', 'comparison.csv',
+    assert names == {'episodes.csv', 'curves.csv', 'runs.csv', 'summary.csv', 'comparison.csv',
                      'relative_length.png', 'relative_length.svg'}  # fmt: skip
     svg = (tmp_path / 'out' / 'relative_length.svg').read_text()
-    assert '30% walls, 2 mazes' in svg and 'OB2I' in svg
-    ends = pd.read_csv(tmp_path / 'out' / 'mazes.csv')
+    assert '30% walls asked for, 2 mazes' in svg and 'OB2I' in svg
+    ends = pd.read_csv(tmp_path / 'out' / 'runs.csv')
     (head,) = ends[ends['played'] == 'head'].to_dict('records')
     assert (head['method'], head['relative_length']) == ('OB2I', 1.5)
     capsys.readouterr()

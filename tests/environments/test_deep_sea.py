@@ -41,3 +41,18 @@ def test_gymnasium_checks_it():
 def test_bad_sizes_are_refused():
     with pytest.raises(ValueError, match='make_deep_sea.size must be at least 1, got 0'):
         environments.make('DeepSea', size=0)
+
+
+def test_its_seeds_and_its_noise():
+    def rewards(seed, **keywords):
+        env = environments.make('DeepSea', size=4, seed=seed, **keywords)
+        env.reset()
+        actions = np.random.default_rng(0).integers(2, size=(200, 1))
+        return np.array([env.step(action)[1][0] for action in actions])
+
+    noisy = {'deterministic': False}
+    np.testing.assert_array_equal(rewards(1), rewards(2))
+    np.testing.assert_array_equal(rewards(1, **noisy), rewards(1, **noisy))
+    assert (rewards(1, **noisy) != rewards(2, **noisy)).any()
+    at_the_ends = rewards(1, **noisy)[3::4]  # bsuite's noise, N(0, 1), is of both bottom corners.
+    assert (np.abs(at_the_ends) > 0.1).sum() > 5 and (np.abs(rewards(1)) < 0.01).sum() > 190

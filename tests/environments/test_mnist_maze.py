@@ -10,7 +10,7 @@ from gymnasium.utils.env_checker import check_env
 
 from ob2i_tf import environments
 from ob2i_tf.environments import digits, mnist_maze
-from ob2i_tf.environments.mnist_maze import GOAL, SIZE, MnistMaze
+from ob2i_tf.environments.mnist_maze import SIZE, MnistMaze
 
 UP, RIGHT, DOWN, LEFT = range(4)
 
@@ -57,6 +57,8 @@ def test_the_goal_pays_and_ends_and_the_limit_truncates():
     env = maze(max_episode_steps=3)
     ends = [env.step(UP)[2:4] for _ in range(3)]
     assert ends == [(False, False), (False, False), (False, True)]
+    env = maze(max_episode_steps=2, timeout_terminates=True)
+    assert [env.step(UP)[2:4] for _ in range(2)] == [(False, False), (True, False)]
 
 
 def test_slips_go_to_either_side_one_time_in_ten_each():
@@ -87,6 +89,16 @@ def test_walls_have_their_density_and_leave_a_path():
     assert all(mnist_maze.shortest_path(w) >= 18 for w in walls)
     assert len({w.tobytes() for w in walls}) == 200
     np.testing.assert_array_equal(walls[7], mnist_maze.draw_walls(0.3, 7))
+
+
+@pytest.mark.parametrize('density', [0.3, 0.4, 0.5])
+def test_walls_can_be_counted(density):
+    walls = [mnist_maze.draw_walls(density, seed, exact_wall_count=True) for seed in range(10)]
+    assert [w.sum() for w in walls] == [100 * density] * 10
+    assert len({w.tobytes() for w in walls}) == 10
+    assert all(mnist_maze.shortest_path(w) for w in walls)
+    env = MnistMaze(wall_density=density, maze_seed=3, exact_wall_count=True)
+    np.testing.assert_array_equal(env.walls, walls[3])
 
 
 def test_shortest_path():
@@ -150,6 +162,13 @@ def test_make_is_deterministic_and_its_copies_differ():
     assert games >= 16  # 2 copies, 400 steps, at most 50 a game.
 
 
+def test_a_seed_of_zero_is_a_seed():
+    with contextlib.closing(environments.make('MnistMaze', num_envs=2, seed=5)) as env:
+        first, other, again = (env.reset(seed=seed)[0] for seed in (0, 1, 0))
+        np.testing.assert_array_equal(first, again)
+        assert (first != other).any()
+
+
 def test_bad_keywords_are_named():
     for keywords, name in (
         ({'wall_density': 0.9}, 'wall_density'),
@@ -159,4 +178,3 @@ def test_bad_keywords_are_named():
     ):
         with pytest.raises(ValueError, match=name):
             environments.make('MnistMaze', **keywords)
-    assert GOAL == (9, 9)

@@ -11,9 +11,9 @@ HORIZON, ACTIONS, FEATURES = 3, 2, 4
 SHAPE = (ACTIONS, HORIZON * FEATURES)
 
 
-def posterior_of():
+def posterior_of(**keywords):
     network = networks.build(agents.LinearQNetwork(ACTIONS, 1), SHAPE, np.float32)
-    return agents.LsviPosterior(network, network, None, 1, 0, horizon=HORIZON)
+    return agents.LsviPosterior(network, network, None, 1, 0, horizon=HORIZON, **keywords)
 
 
 def observation(rng, h):
@@ -53,3 +53,14 @@ def test_what_it_cannot_take_is_refused():
     )  # fmt: skip
     with pytest.raises(ValueError, match='LinearQNetwork takes, got MultiHeadQNetwork'):
         agents.LsviPosterior(network, network, None, 1, 0, horizon=HORIZON)
+
+
+@pytest.mark.parametrize(
+    'keywords, name',
+    [({'lower': 1.0, 'upper': 0.5}, 'lower = 1.0'), ({'lower': 0.5, 'upper': 0.5}, 'upper = 0.5'),
+     ({'lower': -0.1}, 'lower = -0.1'), ({'regularisation': 0.0}, 'regularisation = 0.0'),
+     ({'bonus_scale': -1.0}, 'bonus_scale'), ({'noise_scale': -1.0}, 'noise_scale')],
+)  # fmt: skip
+def test_what_is_out_of_range_is_named(keywords, name):
+    with pytest.raises(ValueError, match=name):
+        posterior_of(**keywords)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ob2i_tf.environments import linear_mdp
-from ob2i_tf.linear import lsvi, theorem
+from ob2i_tf.linear import lsvi, regression, theorem
 
 
 def episodes(mdp, count, rng):
@@ -108,3 +108,19 @@ def test_theorem_1_the_error_falls_like_the_root_of_heads():
     heads = [30, 300, 3000]
     errors = [np.mean([theorem.relative_error(k, seed=s) for s in range(3)]) for k in heads]
     np.testing.assert_allclose(errors, 1 / np.sqrt(2 * np.array(heads)), rtol=0.25)
+
+
+def test_an_unknown_kind_is_named():
+    with pytest.raises(ValueError, match="'grid'"):
+        linear_mdp.draw_mdp('grid')
+
+
+def test_networks_that_fit_the_same_points_differ_where_there_are_none():
+    """Figure 1, with a tenth of its steps."""
+    x, y = regression.draw_points(np.random.default_rng(0))
+    assert len(x) == 60 and ((0 <= x) & (x < 0.6) | (0.8 <= x) & (x < 1)).all()
+    before, after = (regression.fit(x, y, steps) for steps in (0, 300))
+    errors = [np.mean((fitted(x) - y[:, None]) ** 2) for fitted in (before, after)]
+    assert errors[1] < 0.3 * errors[0] and errors[1] < np.var(y) / 2
+    among, beyond = (after(at).std(axis=1).mean() for at in (x, np.array([-0.3, 1.3])))
+    assert beyond > 2 * among
