@@ -59,10 +59,10 @@ def games(learnt, preferences, count, seed=0, max_steps=200_000, epsilon=None):
 
 
 def find(paths):
-    """Run folders at or below the paths, sorted; a UserError where there is none."""
+    """Run folders at or below the paths, absolute and sorted; a UserError where there is none."""
     found = []
     for path in paths:
-        folders = sorted(file.parent for file in Path(path).rglob('config.gin'))
+        folders = sorted(file.parent for file in Path(path).resolve().rglob('config.gin'))
         if not folders:
             raise UserError(f'no run folder at or below {path}: none holds config.gin')
         found += folders
@@ -118,7 +118,7 @@ def main(argv=None):
                         arguments.seed, arguments.max_steps, arguments.epsilon,
                     )  # fmt: skip
                     for number, (score, length) in enumerate(played):
-                        rows.writerow([folder.resolve(), learnt.agent_steps, name, number, score, length])
+                        rows.writerow([folder, learnt.agent_steps, name, number, score, length])
                 file.flush()
     except (UserError, OSError) as error:
         print('error:', ' '.join(str(error).split()), file=sys.stderr)

@@ -52,7 +52,7 @@ def test_deep_sea_is_solved_when_more_than_a_tenth_of_all_episodes_found_the_tre
     assert deep_sea.solved_at([miss] * 9 + [find]) is None  # Not below 0.9.
     assert deep_sea.solved_at([miss] * 8 + [find]) == 9
     assert deep_sea.solved_at([miss] * 10 + [find, miss]) is None
-    assert deep_sea.solved_at([miss] * 30 + [find] * 5) == 34  # 4 of 34; 3 of 33 are less than a tenth.
+    assert deep_sea.solved_at([miss] * 30 + [find] * 5) == 34  # 3 of 33 are too few.
     assert deep_sea.solved_at([0.0] * 20_000 + [find] * 20_000) is None
     assert deep_sea.solved_at([miss] * 9_000 + [find] * 999 + [miss]) is None
     assert deep_sea.solved_at([miss] * 8_999 + [find] * 1_001) == 9_999

@@ -117,11 +117,8 @@ def _maze(env):
 
 
 def _newest_frame(observation):
-    if observation.ndim == 3:
-        return observation[..., -1].copy()
-    if observation.ndim == 2:
-        return observation.copy()
-    return np.atleast_2d(np.uint8(255 * (observation > 0)))
+    frame = observation[..., -1] if observation.ndim == 3 else np.atleast_2d(observation)
+    return frame.copy() if frame.dtype == np.uint8 else np.uint8(255 * (frame > 0))
 
 
 def spikes(bonuses, count=NUM_SPIKES) -> List[int]:

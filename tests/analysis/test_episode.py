@@ -187,3 +187,17 @@ def test_spikes():
     assert episode.spikes(np.zeros(5)) == []
     assert episode.spikes(np.array([])) == []
     assert episode.spikes(np.array([3.0, 1, 1, 5, 0, 2]), 2) == [0, 3]
+
+
+def test_every_observation_is_a_picture():
+    """Stacks of Atari, [height, width] of Deep Sea, features, a vector."""
+    stack = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
+    np.testing.assert_array_equal(episode._newest_frame(stack), stack[..., 3])
+    for observation, expected in (
+        (stack[0], stack[0]),
+        (np.array([[0.0, 0.3], [1.0, 0.0]], np.float32), [[0, 255], [255, 0]]),
+        (np.array([0.0, -2.0, 5.0]), [[0, 0, 255]]),
+    ):
+        frame = episode._newest_frame(observation)
+        assert frame.dtype == np.uint8
+        np.testing.assert_array_equal(frame, expected)

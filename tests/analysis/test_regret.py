@@ -40,7 +40,8 @@ def write_run(base, name, seed, actions, capacity=100_000):
     )
     bindings = {f'make_linear_mdp.{key}': repr(value) for key, value in MDP.items()}
     bindings |= {'make_environment.name': "'LinearMDP'", 'Runner.seed': seed,
-                 'Runner.posterior': '@LsviPosterior', 'LsviPosterior.method': repr(name)}  # fmt: skip
+                 'Runner.posterior': '@LsviPosterior',
+                 'LsviPosterior.method': repr(name)}  # fmt: skip
     (folder / 'config.gin').write_text(''.join(f'{k} = {v}\n' for k, v in bindings.items()))
     for table in ('train', 'eval'):
         (folder / f'{table}.csv').write_text('iteration,frames\n')
