@@ -82,6 +82,10 @@ class UcbBonus(Bonus):
         rows_at_a_time: int = 0,
     ):
         super().__init__(name='ucb_bonus')
+        if rows_at_a_time < 0:
+            raise ValueError(
+                f'UcbBonus.rows_at_a_time must be at least 0, got {rows_at_a_time}'
+            )
         self._measure = measure
         self._normalize_reward_bonus = normalize_reward_bonus
         self._normalize_next_bonus = normalize_next_bonus
@@ -111,11 +115,18 @@ class UcbBonus(Bonus):
             running_std.update(seen)
             return running_std.normalize(bonus)
 
-        def normalize_rows(end, normalized):
-            start = tf.maximum(0, end - self._rows_at_a_time)
+        def normalized(start, end):
             running_std.update(seen[start:end])
-            rows = running_std.normalize(bonus[start:end])
-            return start, tf.concat([rows, normalized], axis=0)
+            return running_std.normalize(bonus[start:end])
+
+        if bonus.shape[0] is not None:  # As XLA wants it.
+            ends = range(bonus.shape[0], 0, -self._rows_at_a_time)
+            parts = [normalized(max(0, end - self._rows_at_a_time), end) for end in ends]
+            return tf.concat(parts[::-1], axis=0)
+
+        def normalize_rows(end, later):
+            start = tf.maximum(0, end - self._rows_at_a_time)
+            return start, tf.concat([normalized(start, end), later], axis=0)
 
         shape = tf.TensorShape([None, *bonus.shape[1:]])
         return tf.while_loop(
@@ -168,10 +179,10 @@ class RndBonus(Bonus):
             raise ValueError(
                 f'RndBonus.reward_state must be one of {RND_STATES}, got {reward_state!r}'
             )
-        if batch_size < 1 or not 0 <= update_proportion <= 1:
+        if batch_size < 1 or features < 1 or not 0 <= update_proportion <= 1:
             raise ValueError(
-                'RndBonus needs batch_size >= 1 and update_proportion in 0..1, got '
-                f'{batch_size} and {update_proportion}'
+                'RndBonus needs batch_size >= 1, features >= 1 and update_proportion in 0..1, got '
+                f'{batch_size}, {features} and {update_proportion}'
             )
         self.needs_order = scale_by == 'returns'
         self._conv_layers = conv_layers
@@ -257,7 +268,12 @@ def _rnd_network(frame_shape, conv_layers, dense_layers, seed):
         return {'activation': activation, 'kernel_initializer': initializer}
 
     layers = [tf.keras.layers.Input(frame_shape)]
-    if conv_layers:
+    if conv_layers and len(frame_shape) not in (2, 3):
+        raise ValueError(
+            f'RndBonus.conv_layers are for images, not for frames of shape {tuple(frame_shape)}: '
+            'bind () to have dense layers only'
+        )
+    if conv_layers and len(frame_shape) == 2:
         layers.append(tf.keras.layers.Reshape((*frame_shape, 1)))
     for filters, kernel_size, stride in conv_layers:
         layers.append(

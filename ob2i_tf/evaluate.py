@@ -82,6 +82,12 @@ def _at_least_one(text):
     return int(text)
 
 
+def _probability(text):
+    if not 0 <= float(text) <= 1:
+        raise argparse.ArgumentTypeError(f'{text} is not in 0..1')
+    return float(text)
+
+
 def main(argv=None):
     """Runs the command line; returns the exit status."""
     parser = argparse.ArgumentParser(
@@ -92,7 +98,9 @@ def main(argv=None):
     parser.add_argument('--preferences', type=_names, default=['vote'], metavar='NAME,..')
     parser.add_argument('--games', type=_at_least_one, default=20)
     parser.add_argument('--max_steps', type=_at_least_one, default=200_000)
-    parser.add_argument('--epsilon', type=float, help="default: that of the run's evaluation")
+    parser.add_argument(
+        '--epsilon', type=_probability, help="default: that of the run's evaluation"
+    )
     parser.add_argument('--seed', type=int, default=0)
     parser.add_argument('--out', required=True, metavar='FILE', help='CSV file, replaced')
     arguments = parser.parse_args(argv)
@@ -113,8 +121,15 @@ def main(argv=None):
                     failed += 1
                     continue
                 for name in arguments.preferences:
+                    function = getattr(acting, f'{name}_preferences')
+                    try:
+                        learnt.policy.by(function)
+                    except ValueError as error:
+                        print(f'error: {folder}: {error}', file=sys.stderr)
+                        failed += 1
+                        continue
                     played = games(
-                        learnt, getattr(acting, f'{name}_preferences'), arguments.games,
+                        learnt, function, arguments.games,
                         arguments.seed, arguments.max_steps, arguments.epsilon,
                     )  # fmt: skip
                     for number, (score, length) in enumerate(played):

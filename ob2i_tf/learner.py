@@ -53,6 +53,16 @@ class QLearner(tf.Module):
             raise ValueError(
                 f'QLearner.target_init must be one of {TARGET_INITS}, got {target_init!r}'
             )
+        if max_gradient_norm is not None and max_gradient_norm <= 0:
+            raise ValueError(
+                f'QLearner.max_gradient_norm must be above 0, or None for no clipping, got '
+                f'{max_gradient_norm}'
+            )
+        if not callable(optimizer):
+            raise ValueError(
+                f'QLearner.optimizer must be what makes one: write @adam, not @adam(); got '
+                f'{optimizer!r}'
+            )
         self.network = network
         self.target_network = target_network
         self._optimizer = optimizer()
@@ -135,10 +145,14 @@ def check_finite(when, **modules):
 
     Args:
       when: what the error is to say of the moment.
-      **modules: tf.Module by name.
+      **modules: tf.Module by name; a variable of several is named by the first.
     """
+    looked_at = set()
     for name, module in modules.items():
         for variable in module.variables:
+            if id(variable) in looked_at:
+                continue
+            looked_at.add(id(variable))
             if variable.dtype.is_floating and not tf.reduce_all(tf.math.is_finite(variable)):
                 raise NotFiniteError(f'{name}: {variable.name} holds NaN or infinity {when}')
 

@@ -178,7 +178,7 @@ class MultiHeadQNetwork(tf.keras.Model):
         hidden_units: int = 512,
         conv_layers: Sequence = ((32, 8, 4), (64, 4, 2), (64, 3, 1)),
         conv_padding: Literal['valid', 'same'] = 'valid',
-        trunk_gradient_scale: float = None,
+        trunk_gradient_scale: Optional[float] = None,
         dueling: bool = False,
         noise: Optional[Literal[NOISES]] = None,
         prior_scale: float = 0.0,
@@ -261,6 +261,8 @@ class MultiHeadQNetwork(tf.keras.Model):
         features = tf.cast(observations, tf.float32)
         if observations.dtype == tf.uint8:
             features *= 1 / 255
+        if self.trunk and features.shape.rank == 3:  # Single frames without channels.
+            features = features[..., None]
         for layer in self.trunk:
             features = layer(features)
         size = np.prod(features.shape[1:])

@@ -178,8 +178,8 @@ class SingleHeadPosterior(Posterior):
                 f'{network.num_heads}'
             )
 
-    def phi(self, observations, network=None):
-        return (network or self.network).hidden(observations)[:, 0]
+    def phi(self, observations):
+        return self.network.hidden(observations)[:, 0]
 
 
 @gin.configurable(denylist=['seed'])

@@ -25,6 +25,7 @@ from absl import logging
 
 import gin
 from ob2i_tf import disk
+from ob2i_tf.errors import UserError
 from ob2i_tf.types import Episode, Transitions
 
 with contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():
@@ -41,6 +42,10 @@ _OWN_PAGES_BYTES = 2**16
 
 class EmptyReplayError(RuntimeError):
     """There is nothing to sample yet; learning has to be postponed."""
+
+
+class EpisodeTooLongError(UserError, ValueError):
+    """An episode that does not fit into replay."""
 
 
 class ReplayDamagedError(ValueError):
@@ -104,9 +109,14 @@ class EpisodeReplay:
                 'EpisodeReplay.observation_dtype: expected an integer or floating type, got '
                 f'{self.observation_dtype}'
             )
-        self._capacity = int(capacity_transitions)
+        self.capacity_transitions = int(capacity_transitions)
         self._capacity_episodes = math.inf if capacity_episodes is None else capacity_episodes
         self._excluded = int(exclude_oldest_episodes), int(exclude_newest_episodes)
+        if self._capacity_episodes <= sum(self._excluded):
+            raise ValueError(
+                f'EpisodeReplay.capacity_episodes = {capacity_episodes} leaves no episode to draw '
+                f'beside exclude_oldest_episodes + exclude_newest_episodes = {sum(self._excluded)}'
+            )
         self._rng = np.random.default_rng(seed)
         self._check_budget()
 
@@ -115,7 +125,7 @@ class EpisodeReplay:
             tf.TensorSpec((None, len(STEP)), tf.int32, 'steps'),
         )
         with tf.device('CPU:0'):
-            self._table = episodic_table.EpisodicTable(self._specs, self._capacity)
+            self._table = episodic_table.EpisodicTable(self._specs, self.capacity_transitions)
             self._element_shapes = [
                 tf.constant([-1, *spec.shape[1:]], tf.int32) for spec in self._specs
             ]
@@ -143,7 +153,8 @@ class EpisodeReplay:
         """Copies a complete episode, and drops the oldest ones that no longer fit.
 
         Raises:
-          ValueError: the episode is not well formed, or longer than the capacity.
+          ValueError: the episode is not well formed.
+          EpisodeTooLongError: it is longer than the capacity.
         """
         observations = np.asarray(episode.observations)
         length = len(observations) - 1 if observations.ndim else 0
@@ -163,13 +174,13 @@ class EpisodeReplay:
         steps['action'] = _checked('actions', episode.actions, length, 'iu')
         steps['reward'] = _checked('rewards', episode.rewards, length, 'iuf')
         steps['discount'] = _checked('discounts', episode.discounts, length, 'iuf')
-        if length > self._capacity:
-            raise ValueError(
+        if length > self.capacity_transitions:
+            raise EpisodeTooLongError(
                 f'an episode of {length:,} transitions does not fit into a replay of '
-                f'EpisodeReplay.capacity_transitions = {self._capacity:,}'
+                f'EpisodeReplay.capacity_transitions = {self.capacity_transitions:,}'
             )
         while (
-            self.num_transitions + length > self._capacity
+            self.num_transitions + length > self.capacity_transitions
             or self.num_episodes >= self._capacity_episodes
         ):
             self._drop_oldest()
@@ -238,17 +249,17 @@ class EpisodeReplay:
     # Memory.
 
     def _check_budget(self):
-        need = self._capacity * (self._frame_bytes + STEP.itemsize)
+        need = self.capacity_transitions * (self._frame_bytes + STEP.itemsize)
         machine = machine_memory_bytes()
         size = (
-            f'{self._capacity:,} transitions of '
+            f'{self.capacity_transitions:,} transitions of '
             f'{"x".join(map(str, self.observation_shape)) or "scalar"} {self.observation_dtype} = '
             f'{_gigabytes(need)}'
         )
         if need > machine:
             raise ValueError(
-                f'EpisodeReplay.capacity_transitions = {self._capacity}: {size}, but the machine '
-                f'has {_gigabytes(machine)}'
+                f'EpisodeReplay.capacity_transitions = {self.capacity_transitions}: {size}, but '
+                f'the machine has {_gigabytes(machine)}'
             )
         logging.info('replay: %s (machine: %s)', size, _gigabytes(machine))
 
@@ -393,10 +404,10 @@ class EpisodeReplay:
         saved = {name: manifest[name] for name in expected}
         if saved != expected:
             raise ValueError(f'the replay in {directory} was saved as {saved}, not {expected}')
-        if manifest['num_transitions'] > self._capacity:
+        if manifest['num_transitions'] > self.capacity_transitions:
             raise ValueError(
                 f'the replay in {directory} holds {manifest["num_transitions"]:,} transitions, '
-                f'more than EpisodeReplay.capacity_transitions = {self._capacity:,}'
+                f'more than EpisodeReplay.capacity_transitions = {self.capacity_transitions:,}'
             )
         for segment in manifest['segments']:
             _verify(os.path.join(directory, segment['file']), segment)

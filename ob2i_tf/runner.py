@@ -80,8 +80,10 @@ class Runner:
       num_iterations: iterations in all; may be raised later to go on with a finished run.
       training_steps: agent steps an iteration (paper, table 4, "evaluation frequency").
       evaluation_steps: agent steps of an evaluation (paper, table 4, "evaluation length"); 0: none.
-      num_envs: environments that train in step; 1 is the paper's protocol.
-      evaluation_envs: environments that evaluate in step; they share `evaluation_steps`.
+      num_envs: environments that train in step; 1 is the paper's protocol. Each plays
+        training_steps / num_envs agent steps an iteration, which cuts longer games off.
+      evaluation_envs: environments that evaluate in step; they share `evaluation_steps`, and no
+        game longer than their share counts.
       evaluation_epsilon: of the evaluation (paper, table 4).
       evaluation_preferences: how the evaluated agent acts, see acting.py.
       evaluation_tie_break: see `acting.greedy_actions`.
@@ -132,13 +134,18 @@ class Runner:
                 f'Runner.training_steps = {training_steps} is not a multiple of '
                 f'Runner.num_envs = {num_envs}'
             )
+        if not 0 <= evaluation_epsilon <= 1:
+            raise ConfigError(
+                f'Runner.evaluation_epsilon must be in 0..1, got {evaluation_epsilon}'
+            )
         if not set(xla) <= set(XLA_PARTS):
             raise ConfigError(f'Runner.xla must name some of {XLA_PARTS}, got {xla!r}')
         if profile is not None and not (len(profile) == 2 and 0 <= profile[0] < profile[1]):
             raise ConfigError(
                 f'Runner.profile must be (first, last) agent steps or None, got {profile!r}'
             )
-        _set_up_devices(require_gpu, tf32)
+        _say_devices(require_gpu)
+        _set_up_devices(tf32)
         self._directory = Path(base_dir)
         self._seed = seed
         self._num_iterations = num_iterations
@@ -164,6 +171,7 @@ class Runner:
             history = env.metadata['history']
             self._frames_per_step = env.metadata['frames_per_step']
             self._shortest_path = env.metadata.get('shortest_path')  # Agent steps, in mazes.
+            longest = env.metadata.get('max_episode_steps', 0)
         shape = observation_space.shape
         online_network, target_network = (
             networks.build(
@@ -176,6 +184,7 @@ class Runner:
             shape[:-1] if history > 1 else shape, history=history,
             seed=_integer(stream(seed, 'replay')),
             observation_dtype=observation_space.dtype)  # fmt: skip
+        self._warn_of_long_games(longest)
         self._learner = QLearner(
             online_network, target_network, _small_integer(stream(seed, 'learner')),
             xla='gradient_step' in xla
@@ -198,7 +207,10 @@ class Runner:
             'learner': self._learner, 'posterior': self._posterior, **self._update.trackables
         }  # fmt: skip
         self._variables = tf.train.Checkpoint(**parts)
-        self._modules = {n: part for n, part in parts.items() if isinstance(part, tf.Module)}
+        self._modules = {
+            'online network': online_network, 'target network': target_network,
+            **{name: part for name, part in parts.items() if isinstance(part, tf.Module)},
+        }  # fmt: skip
 
         self._iteration = 0
         self._actions = []  # Taken in this iteration, [num_envs] each.
@@ -255,6 +267,26 @@ class Runner:
             for number, handler in previous.items():
                 signal.signal(number, handler)
 
+    def _warn_of_long_games(self, longest):
+        """Says which games, of at most `longest` agent steps, this run cannot see whole."""
+        played = self._training_steps // self._num_envs
+        if played < longest:
+            logging.warning(
+                'Training cuts games off after %s agent steps, Runner.training_steps / num_envs; '
+                'they may have %s.', f'{played:,}', f'{longest:,}',
+            )  # fmt: skip
+        evaluated = self._evaluation_steps // self._evaluation_envs
+        if 0 < evaluated < longest:
+            logging.warning(
+                'Evaluations count no game of more than %s agent steps, Runner.evaluation_steps / '
+                'evaluation_envs; they may have %s.', f'{evaluated:,}', f'{longest:,}',
+            )  # fmt: skip
+        if self._replay.capacity_transitions < longest:
+            logging.warning(
+                'An episode of more than EpisodeReplay.capacity_transitions = %s ends the run; '
+                'games may have %s.', f'{self._replay.capacity_transitions:,}', f'{longest:,}',
+            )  # fmt: skip
+
     # Training.
 
     def _train(self):
@@ -302,8 +334,8 @@ class Runner:
         if self._profile is None:
             return
         first, last = self._profile
-        profiler, before = tf.profiler.experimental, self._agent.agent_steps - self._num_envs
-        if before < first <= self._agent.agent_steps:
+        profiler = tf.profiler.experimental
+        if not self._profiling and first <= self._agent.agent_steps < last:
             profiler.start(str(self._directory / 'tensorboard'))
             self._profiling = True
         if self._profiling and self._agent.agent_steps >= last:
@@ -315,6 +347,8 @@ class Runner:
         agent, games = self._agent, _Games(self._num_envs)
         observations, _ = env.reset()
         agent.begin(observations, agent.heads if self._actions else None)
+        if self._actions:
+            logging.info('Playing %s agent steps again', f'{len(self._actions) * self._num_envs:,}')
         for actions in self._actions:
             observations, rewards, terminated, truncated, info = env.step(actions)
             agent.record(actions, observations, rewards, terminated, truncated, info['final_obs'])
@@ -580,6 +614,7 @@ def learnt(directory) -> Learnt:
     config.load([str(directory / 'config.gin')])
     defaults = {n: p.default for n, p in inspect.signature(Runner.__init__).parameters.items()}
     bound = {**defaults, **gin.get_bindings('Runner')}
+    _set_up_devices(bound['tf32'])
     with contextlib.closing(environments.make(num_envs=1)) as env:
         space, num_actions = env.single_observation_space, int(env.single_action_space.n)
     built = [
@@ -652,13 +687,16 @@ def list_gpus():
     return tf.config.list_physical_devices('GPU')
 
 
-def _set_up_devices(require_gpu, tf32):
+def _set_up_devices(tf32):
     tf.config.experimental.enable_tensor_float_32_execution(tf32)
-    gpus = list_gpus()
-    if require_gpu and not gpus:
-        raise UserError('Runner.require_gpu = True, but TensorFlow sees no GPU')
-    for gpu in gpus:
+    for gpu in list_gpus():
         tf.config.experimental.set_memory_growth(gpu, True)
+
+
+def _say_devices(required):
+    gpus = list_gpus()
+    if required and not gpus:
+        raise UserError('Runner.require_gpu = True, but TensorFlow sees no GPU')
     if gpus:
         logging.info('Training on %s', ', '.join(gpu.name for gpu in gpus))
     else:

@@ -5,13 +5,14 @@ those of the moment in which they were computed: for episodes, when the episode 
 """
 
 import functools
-from typing import Callable, Literal, NamedTuple, Optional, Sequence, Union
+from typing import Literal, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 import gin
-from ob2i_tf import networks, targets, types
+from ob2i_tf import bonuses, networks, targets, types
 from ob2i_tf.replay import stack
 
 TAILS = ('pad', 'other_episode')
@@ -77,7 +78,7 @@ class EpisodicUpdate:
         alpha_2: float = 0.0,
         greedy: Literal[targets.GREEDY_READINGS] = 'initial',
         mask_next_bonus: bool = True,
-        bonus: Optional[Callable] = None,
+        bonus: Optional[bonuses.Bonus] = None,
         mask_probability: float = 1.0,
         tail: Literal[TAILS] = 'pad',
         consumption: Literal[CONSUMPTIONS] = 'in_parts',
@@ -107,7 +108,7 @@ class EpisodicUpdate:
             raise ValueError(f'EpisodicUpdate.beta must be in 0..1, got {beta}')
         del selector
         _check_mask_probability('EpisodicUpdate', mask_probability)
-        _build_bonus(bonus, replay, seed)
+        _build_bonus(bonus, replay, seed, alpha_1, alpha_2)
         self.replay = replay
         self.network = network
         self.target_network = target_network
@@ -164,7 +165,8 @@ class EpisodicUpdate:
         rows = self._rows(self._pending, start, end)
         self._pending = self._pending._replace(end=start) if start else None
         missing = self.batch_size - (end - start)
-        if missing > 0 and self.tail == 'other_episode' and self.consumption == 'in_parts':
+        from_other = self.tail == 'other_episode' and self.consumption == 'in_parts'
+        if missing > 0 and from_other and self.replay.can_sample:
             other, _ = self._with_targets([_last_part(self.replay.sample_episode(), missing)])
             rows = _concatenate(rows, self._rows(other, 0, other.end))
         return _pad(rows), report
@@ -303,7 +305,7 @@ class TransitionUpdate:
         batch_size: int = 32,
         alpha_1: float = 0.0,
         alpha_2: float = 0.0,
-        bonus: Optional[Callable] = None,
+        bonus: Optional[bonuses.Bonus] = None,
         mask_probability: float = 1.0,
         double_q: bool = False,
         n_steps: int = 1,
@@ -314,7 +316,7 @@ class TransitionUpdate:
                 f'{batch_size} and {n_steps}'
             )
         _check_mask_probability('TransitionUpdate', mask_probability)
-        _build_bonus(bonus, replay, seed)
+        _build_bonus(bonus, replay, seed, alpha_1, alpha_2)
         if bonus is not None and bonus.needs_order:
             raise ValueError(
                 f'TransitionUpdate.bonus: {type(bonus).__name__} as configured needs whole '
@@ -421,9 +423,15 @@ def _check_mask_probability(name, probability):
         raise ValueError(f'{name}.mask_probability must be above 0, at most 1, got {probability}')
 
 
-def _build_bonus(bonus, replay, seed):
+def _build_bonus(bonus, replay, seed, alpha_1, alpha_2):
     if isinstance(bonus, type):
         raise ValueError(f'bonus must be an object, not the class: write @{bonus.__name__}()')
+    if bonus is not None and not isinstance(bonus, bonuses.Bonus):
+        raise ValueError(f'bonus must be a Bonus, such as @UcbBonus(), or None, got {bonus!r}')
+    if bonus is not None and not alpha_1 and not alpha_2:
+        logging.warning('The bonus changes nothing: alpha_1 and alpha_2 are 0.')
+    if bonus is None and (alpha_1 or alpha_2):
+        logging.warning('alpha_1 and alpha_2 change nothing: there is no bonus.')
     if bonus is not None:
         bonus.build(replay.observation_shape, seed)
 

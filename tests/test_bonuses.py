@@ -272,10 +272,31 @@ def test_rnd_refuses_what_it_cannot_do():
         ({'scale_by': 'sums'}, "RndBonus.scale_by must be one of .*'sums'"),
         ({'reward_state': 'both'}, 'RndBonus.reward_state'),
         ({'batch_size': 0}, 'RndBonus needs batch_size >= 1'),
-        ({'update_proportion': 1.5}, 'update_proportion in 0..1, got 32 and 1.5'),
+        ({'update_proportion': 1.5}, 'update_proportion in 0..1, got 32, 512 and 1.5'),
     ):
         with pytest.raises(ValueError, match=message):
             bonuses.RndBonus(**keywords)
+
+
+@pytest.mark.parametrize('frame_shape, channels', [((10, 12), 1), ((10, 12, 2), 2)])
+def test_rnd_convolves_over_height_and_width(frame_shape, channels):
+    bonus = build_rnd(frame_shape, conv_layers=((5, 4, 2),))
+    assert bonus.target.layers[-3].kernel.shape == (4, 4, channels, 5)
+    assert bonus.target.layers[-3].output_shape == (None, 4, 5, 5)
+    frames = np.random.default_rng(0).integers(0, 256, (3, *frame_shape), dtype=np.uint8)
+    assert bonus.errors(frames).shape == (3,)
+
+
+def test_rnd_convolves_over_images_only():
+    with pytest.raises(ValueError, match=r'RndBonus.conv_layers .* not for frames of shape \(7,\)'):
+        build_rnd((7,), conv_layers=((5, 4, 2),))
+
+
+def test_numbers_out_of_range_are_named():
+    with pytest.raises(ValueError, match='UcbBonus.rows_at_a_time .* got -1'):
+        bonuses.UcbBonus(rows_at_a_time=-1)
+    with pytest.raises(ValueError, match='RndBonus .*features >= 1'):
+        bonuses.RndBonus(features=0)
 
 
 # Bonuses in updates.

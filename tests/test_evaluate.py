@@ -14,6 +14,9 @@ BINDINGS = (
 )  # fmt: skip
 
 
+pytestmark = pytest.mark.usefixtures('clean_gin')
+
+
 @pytest.fixture(scope='module')
 def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp('runs')
@@ -66,6 +69,24 @@ def test_what_cannot_be_played_is_named(runs, tmp_path, capsys):
     with pytest.raises(SystemExit) as ended:
         evaluate.main([str(runs), '--preferences=best', out])
     assert ended.value.code == 2
+
+
+def test_a_way_of_acting_that_a_run_cannot_take_is_named(runs, tmp_path, capsys):
+    bindings = (
+        'Runner.num_iterations = 1', 'Runner.training_steps = 20', 'Runner.evaluation_steps = 0',
+        'Agent.learning_starts = 1000', 'MultiHeadQNetwork.hidden_units = 8',
+        'make_atari.max_episode_frames = 24', 'EpisodeReplay.capacity_transitions = 1000',
+    )  # fmt: skip
+    assert not main.main([
+        'run_experiment.py', '--gin_files=ebu_adaptive_atari.gin', f'--base_dir={tmp_path}/run',
+        *(f'--gin_bindings={binding}' for binding in bindings),
+    ])  # fmt: skip
+    capsys.readouterr()
+    out = tmp_path / 'games.csv'
+    command = [f'{tmp_path}/run', str(runs / 'seed0'), '--games=1', f'--out={out}']
+    assert evaluate.main([*command, '--preferences=vote,head']) == 1
+    assert 'run: AdaptivePosterior has to be acted on by' in capsys.readouterr().err
+    assert [row['preferences'] for row in rows_of(out)] == ['head', 'vote', 'head']
 
 
 def test_a_maze_logs_its_relative_lengths(runs):

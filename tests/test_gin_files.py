@@ -5,7 +5,6 @@ import shutil
 
 import pytest
 
-import gin
 from ob2i_tf import acting, bonuses, config, runner, updates  # noqa: F401, which register parts
 from tests.processes import start
 
@@ -93,13 +92,6 @@ ROWS = {
     **{f'{row}_deep_sea': parts for row, parts in DEEP_SEA_ROWS.items()},
     **{f'{row}_linear_mdp': parts for row, parts in LINEAR_ROWS.items()},
 }
-
-
-@pytest.fixture
-def clean_gin():
-    gin.clear_config()
-    yield
-    gin.clear_config()
 
 
 def row_of(file):

@@ -150,6 +150,23 @@ def test_nan_stops_with_a_clear_error():
         check_finite('now', learner=learner)
 
 
+def test_what_is_not_finite_is_named_by_the_first_that_has_it():
+    learner = linear_learner()
+    learner.target_network.trainable_variables[0].assign(
+        np.nan * learner.target_network.trainable_variables[0]
+    )
+    parts = {'online network': learner.network, 'target network': learner.target_network}
+    with pytest.raises(NotFiniteError, match='^target network: '):
+        check_finite('now', **parts, learner=learner)
+
+
+def test_no_clipping_is_none_and_an_optimizer_is_made():
+    with pytest.raises(ValueError, match='max_gradient_norm must be above 0, or None .* got 0'):
+        linear_learner(max_gradient_norm=0)
+    with pytest.raises(ValueError, match='write @adam, not @adam()'):
+        linear_learner(optimizer=optimizers.adam())
+
+
 def test_unknown_choices_are_refused():
     with pytest.raises(ValueError, match="QLearner.loss must be one of .*'mse'"):
         linear_learner(loss='mse')

@@ -60,6 +60,16 @@ def test_following_gives_the_head_asked_for(count):
     )
 
 
+def test_convolutions_take_single_frames_without_channels():
+    frames = stacks(2)[..., :1]
+    with_channel, without = (
+        networks.build(networks.MultiHeadQNetwork(5, 3, 16), shape, tf.uint8)
+        for shape in ((84, 84, 1), (84, 84))
+    )
+    networks.copy_variables(with_channel, without)
+    np.testing.assert_array_equal(without(frames[..., 0]), with_channel(frames))
+
+
 def test_bytes_are_scaled_to_one():
     network, observations = small(), stacks(2)
     as_floats = network(observations.astype(np.float32) / 255)

@@ -13,7 +13,14 @@ import pytest
 
 import ob2i_tf
 from ob2i_tf import replay as replay_lib
-from ob2i_tf.replay import EmptyReplayError, EpisodeReplay, ReplayDamagedError, stack
+from ob2i_tf.errors import UserError
+from ob2i_tf.replay import (
+    EmptyReplayError,
+    EpisodeReplay,
+    EpisodeTooLongError,
+    ReplayDamagedError,
+    stack,
+)
 from ob2i_tf.types import Episode
 
 FRAME = (2, 3)
@@ -698,3 +705,15 @@ def test_memory_is_that_of_the_frames(tmp_path):
     assert 0.4 * report['full'] < report['half'] < 0.65 * report['full'], report
     assert max(*report['churn'], report['saved']) <= 0.18e9, report
     assert report['peak'] <= 1.3 * report['loaded'] <= 1.3 * 0.18e9, report
+
+
+def test_an_episode_that_does_not_fit_ends_a_run_in_one_line():
+    with pytest.raises(EpisodeTooLongError, match='11 transitions .*capacity_transitions = 10'):
+        _replay(capacity=10).add_episode(_episode(0, 11))
+    assert issubclass(EpisodeTooLongError, UserError)
+
+
+def test_exclusions_must_leave_an_episode():
+    with pytest.raises(ValueError, match='capacity_episodes = 8 leaves no episode to draw'):
+        _replay(capacity_episodes=8, exclude_oldest_episodes=5, exclude_newest_episodes=3)
+    _replay(capacity_episodes=9, exclude_oldest_episodes=5, exclude_newest_episodes=3)

@@ -8,12 +8,13 @@ import shutil
 import signal
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from ob2i_tf import checkpoint, metrics
+from ob2i_tf import checkpoint, metrics, runner
 from tests.processes import start
 
 SETTINGS = {
@@ -318,9 +319,24 @@ def test_several_environments_learn_at_the_same_ratio_and_resume(tmp_path):
     assert all_rows(other) == all_rows(one)
 
 
+def test_games_that_a_run_cannot_see_whole_are_told(caplog):
+    sizes = SimpleNamespace(
+        _training_steps=250, _num_envs=4, _evaluation_steps=121, _evaluation_envs=2,
+        _replay=SimpleNamespace(capacity_transitions=61),
+    )  # fmt: skip
+    for longest, told in ((60, []), (61, ['Evaluations count no game of more than 60']),
+                          (1000, ['Training cuts games off after 62', 'of more than 60',
+                                  'capacity_transitions = 61 ends the run'])):  # fmt: skip
+        caplog.clear()
+        runner.Runner._warn_of_long_games(sizes, longest)
+        messages = [record.getMessage() for record in caplog.records]
+        assert len(messages) == len(told)
+        assert all(part in message for part, message in zip(told, messages))
+
+
 def test_xla_trains_and_a_profile_shows_the_phases(tmp_path):
     settings = {
-        'Runner__xla': "('acting', 'targets', 'gradient_step')", 'Runner__profile': '(100, 110)',
+        'Runner__xla': "('acting', 'targets', 'gradient_step')", 'Runner__profile': '(0, 110)',
         'Runner__num_iterations': 1, 'Runner__checkpoint_steps': 0,
     }  # fmt: skip
     run(tmp_path / 'run', **settings)
@@ -336,8 +352,9 @@ def test_xla_trains_and_a_profile_shows_the_phases(tmp_path):
 
 
 @pytest.mark.parametrize(
-    'name, value', [('xla', "('learner',)"), ('profile', '(5, 5)'), ('profile', '(3,)')]
-)
+    'name, value', [('xla', "('learner',)"), ('profile', '(5, 5)'), ('profile', '(3,)'),
+                    ('evaluation_epsilon', '5.0')]
+)  # fmt: skip
 def test_nonsense_of_speed_is_refused(name, value, tmp_path):
     output = run(tmp_path / 'run', status=2, **{f'Runner__{name}': value})
     assert f'Runner.{name}' in output.splitlines()[-1] and value in output.splitlines()[-1]
@@ -396,9 +413,11 @@ def test_require_gpu_stops_at_once(tmp_path):
 
 def test_nan_stops_the_run_and_keeps_the_last_good_checkpoint(straight, tmp_path):
     other = tmp_path / 'run'
-    last = run(other, status=1, adam__learning_rate=1e30).strip().splitlines()[-1]
+    settings = {'adam__learning_rate': 1e30, 'Agent__learning_starts': 150}
+    last = run(other, status=1, **settings).strip().splitlines()[-1]
     assert last.startswith('error: ') and ('loss' in last or 'NaN' in last)
-    assert all(not checkpoint.damage(path) for path in (other / 'checkpoints').iterdir())
+    (kept,) = (other / 'checkpoints').iterdir()
+    assert kept.name == '000000000120' and not checkpoint.damage(kept)
 
 
 def test_scores_are_raw_and_returns_are_clipped(tmp_path):

@@ -120,6 +120,31 @@ def test_tail_is_filled_from_another_episode():
     np.testing.assert_allclose(batch.targets[8:], y[16:], atol=1e-5)
 
 
+def test_a_tail_is_padded_where_replay_has_no_episode_to_draw_any_more():
+    replay, network, target_network, _ = parts(num_episodes=40, length=40)
+    update = updates.EpisodicUpdate(replay, network, target_network, tail='other_episode')
+    update.next_batch()
+    replay._excluded = (20, 20)  # As if long episodes had driven others out.
+    assert update.ready and not replay.can_sample
+    batch, _ = update.next_batch()
+    assert batch.weights.sum() == 8
+
+
+def test_a_bonus_without_weights_and_weights_without_a_bonus_are_told(caplog):
+    for keywords, told in (
+        ({'bonus': bonuses.UcbBonus()}, 'The bonus changes nothing'),
+        ({'alpha_2': 0.1}, 'there is no bonus'),
+        ({'bonus': bonuses.UcbBonus(), 'alpha_1': 0.1}, ''),
+        ({}, ''),
+    ):
+        for update in (updates.EpisodicUpdate, updates.TransitionUpdate):
+            caplog.clear()
+            update(*parts()[:3], **keywords)
+            assert told in caplog.text and bool(told) == ('change' in caplog.text)
+    with pytest.raises(ValueError, match='bonus must be a Bonus'):
+        updates.TransitionUpdate(*parts()[:3], bonus=bonuses.ensemble_std)
+
+
 def test_whole_episode_in_one_step():
     replay, network, target_network, (episode,) = parts(length=70)
     update = updates.EpisodicUpdate(replay, network, target_network, consumption='whole')
@@ -537,14 +562,17 @@ def test_networks_draw_noise_apart():
 
 
 @pytest.mark.parametrize('length', [5, 64, 75])
-@pytest.mark.parametrize('update', [updates.EpisodicUpdate, updates.TransitionUpdate])
-def test_xla_computes_the_same_targets(update, length):
+@pytest.mark.parametrize(
+    'update, rows_at_a_time',
+    [(updates.EpisodicUpdate, 0), (updates.TransitionUpdate, 0), (updates.TransitionUpdate, 10)],
+)
+def test_xla_computes_the_same_targets(update, rows_at_a_time, length):
     batches = []
     for xla in (False, True):
         replay, network, target_network, _ = parts(length=length)
         made = update(
             replay, network, target_network, xla=xla, alpha_1=0.3, alpha_2=0.2,
-            bonus=bonuses.UcbBonus(),
+            bonus=bonuses.UcbBonus(rows_at_a_time=rows_at_a_time),
         )  # fmt: skip
         batches.append(made.next_batch()[0])
     plain, compiled = batches

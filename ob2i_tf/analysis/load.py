@@ -319,14 +319,19 @@ def row_of(config) -> Optional[str]:
         return 'EBU, adaptive'
     bonus = config.get(f'{update}.bonus')
     bonus = bonus.strip('@()') if isinstance(bonus, str) else None
+    if config.get(f'{update}.alpha_1') == config.get(f'{update}.alpha_2') == 0:
+        bonus = None  # Nothing of it is added.
     acts_by = str(config.get('Agent.preferences', '')).strip('@()')
     if config.get('MultiHeadQNetwork.num_heads') != 1:
         return _ROWS.get((update, bonus, acts_by))
     if acts_by != 'mean_preferences' or bonus:
         return None
-    if config.get('MultiHeadQNetwork.noise') not in (None, 'none'):
+    noisy = config.get('MultiHeadQNetwork.noise') not in (None, 'none')
+    if update == 'EpisodicUpdate':
+        return 'noisy EBU' if noisy else 'EBU'
+    if noisy:
         return 'NoisyNet' if config.get('MultiHeadQNetwork.dueling') else 'NoisyNet-DQN'
-    return {'EpisodicUpdate': 'EBU', 'TransitionUpdate': 'DQN'}.get(update)
+    return 'double DQN' if config.get('TransitionUpdate.double_q') else 'DQN'
 
 
 def game_name(name) -> str:

@@ -171,6 +171,7 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
         self._history = history
         self._clip_rewards = clip_rewards
         self._limit_agent_steps = -(-max_episode_frames // frame_skip)
+        self.metadata['max_episode_steps'] = self._limit_agent_steps
         ale_actions = self._env.ale.get_action_set()
         self.metadata['action_names'] = tuple(action.name for action in ale_actions)
         self._ale_actions = np.array([action.value for action in ale_actions])

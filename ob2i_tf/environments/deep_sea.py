@@ -64,4 +64,6 @@ def make_deep_sea(
     del name
     if size < 1:
         raise ValueError(f'make_deep_sea.size must be at least 1, got {size}')
-    return DenseVectorEnv(lambda: DeepSea(size, mapping_seed, deterministic), num_envs, seed)
+    return DenseVectorEnv(
+        lambda: DeepSea(size, mapping_seed, deterministic), num_envs, seed, max_episode_steps=size
+    )

@@ -145,4 +145,6 @@ def make_linear_mdp(
     """
     del name
     mdp = draw_mdp(kind, num_states, num_actions, horizon, num_features, mdp_seed)
-    return DenseVectorEnv(lambda: LinearMdp(mdp), num_envs, seed)
+    return DenseVectorEnv(
+        lambda: LinearMdp(mdp), num_envs, seed, max_episode_steps=mdp.horizon
+    )

@@ -194,11 +194,10 @@ def make_mnist_maze(
             slip_can_bump, max_episode_steps, timeout_terminates, exact_wall_count, digits,
         )  # fmt: skip
 
-    env = DenseVectorEnv(make_one, num_envs, seed)
-    env.metadata['shortest_path'] = shortest_path(
-        draw_walls(wall_density, maze_seed, exact_wall_count)
+    shortest = shortest_path(draw_walls(wall_density, maze_seed, exact_wall_count))
+    return DenseVectorEnv(
+        make_one, num_envs, seed, shortest_path=shortest, max_episode_steps=max_episode_steps
     )
-    return env
 
 
 gymnasium.register('ob2i/MnistMaze-v0', entry_point='ob2i_tf.environments.mnist_maze:MnistMaze')

@@ -14,13 +14,16 @@ class DenseVectorEnv(gymnasium.vector.VectorWrapper):
       make_one: makes one copy.
       num_envs: copies.
       seed: of the copies; each has a stream of its own.
+      **metadata: of the environment, such as max_episode_steps.
     """
 
-    def __init__(self, make_one: Callable[[], gymnasium.Env], num_envs: int, seed: int):
+    def __init__(
+        self, make_one: Callable[[], gymnasium.Env], num_envs: int, seed: int, **metadata
+    ):
         super().__init__(
             SyncVectorEnv([make_one] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP)
         )
-        self.metadata = {**self.env.metadata, 'history': 1, 'frames_per_step': 1}
+        self.metadata = {**self.env.metadata, 'history': 1, 'frames_per_step': 1, **metadata}
         words = np.random.SeedSequence(seed).generate_state(num_envs, np.uint64)
         self._seeds = [int(word >> np.uint64(1)) for word in words]
 

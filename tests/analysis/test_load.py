@@ -83,6 +83,22 @@ def test_a_run_without_evaluations_is_as_long_as_it_trained(tmp_path):
     assert sum('at least as long' in problem for problem in problems) == 2
 
 
+def test_a_bonus_of_weight_0_is_none_and_noise_and_double_q_are_told():
+    config = {'Runner.update': '@EpisodicUpdate', 'EpisodicUpdate.bonus': '@UcbBonus()',
+              'EpisodicUpdate.alpha_1': 0.0, 'EpisodicUpdate.alpha_2': 0.1,
+              'Agent.preferences': '@head_preferences'}  # fmt: skip
+    assert load.row_of(config) == 'OB2I'
+    assert load.row_of({**config, 'EpisodicUpdate.alpha_2': 0.0}) == 'BEBU'
+    single = {'Agent.preferences': '@mean_preferences', 'MultiHeadQNetwork.num_heads': 1}
+    for update, more, name in (
+        ('EpisodicUpdate', {}, 'EBU'),
+        ('EpisodicUpdate', {'MultiHeadQNetwork.noise': 'factorised'}, 'noisy EBU'),
+        ('TransitionUpdate', {'TransitionUpdate.double_q': True}, 'double DQN'),
+        ('TransitionUpdate', {'MultiHeadQNetwork.noise': 'factorised'}, 'NoisyNet-DQN'),
+    ):
+        assert load.row_of({'Runner.update': f'@{update}', **single, **more}) == name
+
+
 def test_lsvi_by_its_method():
     for method, name in (('ucb', 'LSVI-UCB'), ('randomised', 'randomised LSVI'), ('none', None)):
         config = {'Runner.posterior': '@LsviPosterior', 'LsviPosterior.method': method}
