@@ -28,7 +28,12 @@ def draw_walls(wall_density: float, maze_seed: int, exact_wall_count=False) -> n
     start and goal; the whole maze is drawn again until a path leads from one to the other. That
     leaves out dense mazes: of 30, 40 and 50% about 28, 36 and 43% are left, if walls are not
     counted.
+
+    Raises:
+      ValueError: the density is not in 0..0.6; denser mazes hardly ever have a path.
     """
+    if not 0 <= wall_density <= 0.6:
+        raise ValueError(f'MnistMaze.wall_density must be in 0..0.6, got {wall_density}')
     rng = np.random.default_rng(maze_seed)
     while True:
         if exact_wall_count:
@@ -86,8 +91,6 @@ class MnistMaze(gymnasium.Env):
         digits: str = 'auto',
         render_mode: Optional[str] = None,
     ):
-        if not 0 <= wall_density <= 0.6:
-            raise ValueError(f'MnistMaze.wall_density must be in 0..0.6, got {wall_density}')
         if not 0 <= slip_probability <= 0.5:
             raise ValueError(
                 f'MnistMaze.slip_probability must be in 0..0.5, got {slip_probability}'
