@@ -25,12 +25,12 @@ COLUMNS = ('run', 'agent_steps', 'preferences', 'game', 'score', 'length')
 PREFERENCES = ('vote', 'head', 'mean')
 
 
-def games(learnt, preferences, count, seed=0, max_steps=200_000, epsilon=None):
+def games(learnt, policy, count, seed=0, max_steps=200_000, epsilon=None):
     """Plays `count` games, one after another.
 
     Args:
       learnt: a `runner.Learnt`, whose configuration is gin's.
-      preferences: a preference function, see acting.py; a head it follows is drawn for each game.
+      policy: an `acting.Policy`; a head it follows is drawn for each game.
       count: games.
       seed: of environments, heads, epsilon and ties; the same for each way of acting.
       max_steps: agent steps after which a game is cut off.
@@ -41,7 +41,6 @@ def games(learnt, preferences, count, seed=0, max_steps=200_000, epsilon=None):
     """
     from ob2i_tf import environments
 
-    policy = learnt.policy.by(preferences)
     rng = np.random.default_rng(seed)
     epsilon = learnt.epsilon if epsilon is None else epsilon
     with contextlib.closing(environments.make(num_envs=1, seed=seed)) as env:
@@ -121,15 +120,14 @@ def main(argv=None):
                     failed += 1
                     continue
                 for name in arguments.preferences:
-                    function = getattr(acting, f'{name}_preferences')
                     try:
-                        learnt.policy.by(function)
+                        policy = learnt.policy.by(getattr(acting, f'{name}_preferences'))
                     except ValueError as error:
                         print(f'error: {folder}: {error}', file=sys.stderr)
                         failed += 1
                         continue
                     played = games(
-                        learnt, function, arguments.games,
+                        learnt, policy, arguments.games,
                         arguments.seed, arguments.max_steps, arguments.epsilon,
                     )  # fmt: skip
                     for number, (score, length) in enumerate(played):
