@@ -56,7 +56,7 @@ def functions(network_settings, lengths, env_counts):
         tf.zeros((32, *STACK), tf.uint8), tf.zeros(32, tf.int32),
         tf.zeros((32, network.num_heads)), tf.ones(32), tf.ones((32, network.num_heads)),
     )  # fmt: skip
-    yield 'gradient_step', learner.compiled_step(batch), batch
+    yield 'gradient_step', learner.compiled_step(batch).function, batch
 
     memory = replay.EpisodeReplay(STACK[:2], 100, history=STACK[2])
     for length in lengths:

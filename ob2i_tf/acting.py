@@ -14,6 +14,7 @@ import tensorflow as tf
 
 import gin
 from ob2i_tf import bonuses, networks
+from ob2i_tf.compiled import Compiled
 from ob2i_tf.errors import NotFiniteError
 
 TIE_BREAKS = ('random', 'lowest')
@@ -127,9 +128,7 @@ class Policy:
         self._tie_break = tie_break
         self._belief = belief
         self._xla = xla
-        self._compiled = tf.function(
-            self._preferences, jit_compile=xla or None, reduce_retracing=True, autograph=False
-        )
+        self._compiled = Compiled(self._preferences, xla=xla)
 
     def actions(self, observations, heads, epsilon, rng):
         """Actions for B environments.
@@ -160,7 +159,7 @@ class Policy:
         return Policy(self._posterior, preferences, self._tie_break, self._belief, self._xla)
 
     def compiled_functions(self):
-        return [self._compiled]
+        return [self._compiled.function]
 
     def _preferences(self, observations, heads, seed):
         belief_seed, own_seed = networks.split_draws(seed)

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 import gin
 from ob2i_tf import networks, optimizers, types
+from ob2i_tf.compiled import Compiled
 from ob2i_tf.errors import NotFiniteError
 
 LOSSES = ('squared', 'huber')
@@ -95,18 +96,15 @@ class QLearner(tf.Module):
         return {'loss': loss, 'q_mean': q_mean}
 
     def compiled_functions(self):
-        built = [] if self._compiled_step is None else [self._compiled_step]
+        built = [] if self._compiled_step is None else [self._compiled_step.function]
         return [*built, self.update_target]
 
     def compiled_step(self, batch):
-        """The step as a tf.function of batches like this one, with any number of rows."""
+        """The step, compiled for batches like this one, with any number of rows."""
         if self._compiled_step is None:
             # One trace for all sizes: a run that goes on must compute as one that never stopped.
             signature = [tf.TensorSpec((None, *x.shape[1:]), x.dtype) for x in batch]
-            self._compiled_step = tf.function(
-                self._step, input_signature=signature, jit_compile=self._xla or None,
-                autograph=False,
-            )  # fmt: skip
+            self._compiled_step = Compiled(self._step, signature, self._xla)
         return self._compiled_step
 
     @tf.function(autograph=False)

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 import gin
 from ob2i_tf import networks, optimizers, types
+from ob2i_tf.compiled import Compiled
 
 COVARIANCES = ('posterior', 'released')
 _STATES_PER_PASS = 256
@@ -249,6 +250,9 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
         )  # fmt: skip
         self._optimizer = optimizer()
         self._optimizer._create_all_weights(self.variance_head.trainable_variables)
+        self._visit = Compiled(self._visit_pair)
+        self._learn = Compiled(self._learn_pair)
+        self._greedy = Compiled(self._greedy_actions)
         self._trails = [collections.deque() for _ in range(num_envs)]
         self._ends = [None] * num_envs  # The newest observation of each environment.
 
@@ -297,12 +301,11 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
             factor *= visit.discount**2
         oldest = trail.popleft()
         self._learn(
-            oldest.observation, oldest.action, tf.constant(total, tf.float32),
-            tf.constant(factor, tf.float32), observation, action,
+            oldest.observation, oldest.action, np.float32(total), np.float32(factor), observation,
+            action,
         )  # fmt: skip
 
-    @tf.function(reduce_retracing=True, autograph=False)
-    def _visit(self, observation, action):
+    def _visit_pair(self, observation, action):
         """nu of a single pair, and the Sherman-Morrison update that takes it in."""
         # In float64: rounding in the directions not yet seen would swamp those seen often.
         phi, action = tf.cast(self.phi(observation)[0], tf.float64), action[0]
@@ -312,8 +315,7 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
         self.covariances.scatter_nd_update([[action]], smaller[None])
         return nu
 
-    @tf.function(reduce_retracing=True, autograph=False)
-    def _learn(self, observation, action, total, factor, last_observation, last_action):
+    def _learn_pair(self, observation, action, total, factor, last_observation, last_action):
         variables = self.variance_head.trainable_variables
         end = tf.gather(self.variances(last_observation), last_action, batch_dims=1)
         features = self.network.features(observation)
@@ -323,8 +325,7 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
             loss = tf.reduce_mean(tf.square(total + factor * end - u))
         self._optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
 
-    @tf.function(reduce_retracing=True, autograph=False)
-    def _greedy(self, observation):
+    def _greedy_actions(self, observation):
         return tf.argmax(self.mean(observation)[:, 0], axis=-1, output_type=tf.int32)
 
     def state(self):
@@ -355,7 +356,7 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
             )  # fmt: skip
 
     def compiled_functions(self):
-        return [self._visit, self._learn, self._greedy]
+        return [x.function for x in (self._visit, self._learn, self._greedy)]
 
 
 _Visit = collections.namedtuple('_Visit', 'observation action nu discount')

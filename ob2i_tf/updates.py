@@ -13,6 +13,7 @@ from absl import logging
 
 import gin
 from ob2i_tf import bonuses, networks, targets, types
+from ob2i_tf.compiled import Compiled
 from ob2i_tf.replay import stack
 
 TAILS = ('pad', 'other_episode')
@@ -132,16 +133,15 @@ class EpisodicUpdate:
             for network in (network, target_network)
         }
         self._pending = None
-        self._compiled_targets = tf.function(
+        self._compiled_targets = Compiled(
             self._episode_targets,
-            input_signature=[
+            signature=[
                 tf.TensorSpec((None, *replay.observation_shape), replay.observation_dtype),
                 tf.TensorSpec([None], tf.int32),
                 tf.TensorSpec([None], tf.float32),
                 tf.TensorSpec([None], tf.float32),
                 tf.TensorSpec([None], tf.int32),
             ],
-            autograph=False,
         )
 
     @property
@@ -277,7 +277,7 @@ class EpisodicUpdate:
             self._pending = _Pending(**{**arrays, 'end': int(arrays['end'])})
 
     def compiled_functions(self):
-        return [self._compiled_targets]
+        return [self._compiled_targets.function]
 
 
 @gin.configurable(denylist=['selector', 'seed', 'xla'])
@@ -334,9 +334,7 @@ class TransitionUpdate:
         self.alpha_1, self.alpha_2 = alpha_1, alpha_2
         self.bonus = bonus
         self.double_q = double_q
-        self._compiled_targets = tf.function(
-            self._targets, jit_compile=xla or None, reduce_retracing=True, autograph=False
-        )
+        self._compiled_targets = Compiled(self._targets, xla=xla)
 
     @property
     def ready(self):
@@ -390,7 +388,7 @@ class TransitionUpdate:
         del arrays
 
     def compiled_functions(self):
-        return [self._compiled_targets]
+        return [self._compiled_targets.function]
 
 
 def bootstrap_masks(ids, num_heads, probability, seed):
