@@ -59,6 +59,12 @@ def stack(frames, places, history):
     return np.stack([frames[places + i] for i in range(history)], axis=-1)
 
 
+def _stacks(windows):
+    """n windows [history, *frame] -> [n, *stack]."""
+    frames = np.stack(windows, axis=1)
+    return frames[0] if len(frames) == 1 else np.stack(frames, axis=-1)
+
+
 @gin.configurable(denylist=['history', 'seed', 'observation_dtype'])
 class EpisodeReplay:
     """The newest complete episodes, up to a number of transitions. Not thread-safe.
@@ -232,7 +238,6 @@ class EpisodeReplay:
         ids = self._bounds[0] + self._rng.integers(self.num_transitions, size=n)
         indices = [bisect.bisect_right(self._bounds, i) - 1 for i in ids.tolist()]
         times = [i - self._bounds[index] for i, index in zip(ids.tolist(), indices)]
-        # Time first: a window of frames is a stack.
         windows, next_windows = [], []
         columns = np.empty(n, STEP)
         for row, ((frames, steps), t) in enumerate(zip(self._read(indices), times)):
@@ -240,11 +245,7 @@ class EpisodeReplay:
             columns[row] = (steps['action'][0], *_discounted(steps))
             windows.append(frames[t : t + self.history])
             next_windows.append(frames[t + len(steps) :][: self.history])
-        observations, next_observations = (
-            stack(np.stack(frames, axis=1), np.zeros(1, int), self.history)[0]
-            for frames in (windows, next_windows)
-        )
-        return Transitions(observations, *_columns(columns), next_observations, ids)
+        return Transitions(_stacks(windows), *_columns(columns), _stacks(next_windows), ids)
 
     # Memory.
 
