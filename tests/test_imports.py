@@ -12,16 +12,15 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / 'ob2i_tf'
 # A module may import what stands above it.
 ORDER = (
-    'types', 'errors', 'resources', 'allocator', 'disk', 'schedules', 'moments', 'optimizers',
-    'networks', 'posteriors', 'bonuses', 'acting', 'targets', 'replay', 'updates', 'learner',
-    'metrics', 'agent', 'checkpoint', 'environments.games', 'environments.vector',
+    'types', 'errors', 'resources', 'allocator', 'disk', 'compiled', 'schedules', 'moments',
+    'optimizers', 'networks', 'posteriors', 'bonuses', 'acting', 'targets', 'replay', 'updates',
+    'learner', 'metrics', 'agent', 'checkpoint', 'environments.games', 'environments.vector',
     'environments.digits', 'environments.atari', 'environments.mnist_maze',
     'environments.deep_sea', 'environments.linear_mdp', 'environments.watched', 'environments',
-    'config', 'runner',
-    'linear', 'linear.lsvi', 'linear.theorem', 'linear.agents', 'linear.regression', 'main',
-    'sweep', 'evaluate', 'analysis', 'analysis.load', 'analysis.scores', 'analysis.tables',
-    'analysis.figures', 'analysis.mazes', 'analysis.regret', 'analysis.page', 'analysis.report',
-    'analysis.__main__', 'analysis.episode',
+    'config', 'runner', 'linear', 'linear.lsvi', 'linear.theorem', 'linear.agents',
+    'linear.regression', 'main', 'sweep', 'evaluate', 'analysis', 'analysis.load',
+    'analysis.scores', 'analysis.tables', 'analysis.figures', 'analysis.mazes', 'analysis.regret',
+    'analysis.page', 'analysis.report', 'analysis.__main__', 'analysis.episode',
 )  # fmt: skip
 # What knows nothing of how agents learn.
 APART = {
