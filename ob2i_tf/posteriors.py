@@ -309,9 +309,10 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
         """nu of a single pair, and the Sherman-Morrison update that takes it in."""
         # In float64: rounding in the directions not yet seen would swamp those seen often.
         phi, action = tf.cast(self.phi(observation)[0], tf.float64), action[0]
-        product = tf.linalg.matvec(self.covariances[action], phi)
+        covariance = tf.gather(self.covariances, action)  # An index would copy all of them.
+        product = tf.linalg.matvec(covariance, phi)
         nu = tf.tensordot(phi, product, 1)
-        smaller = self.covariances[action] - tf.tensordot(product, product, 0) / (1 + nu)
+        smaller = covariance - tf.tensordot(product, product, 0) / (1 + nu)
         self.covariances.scatter_nd_update([[action]], smaller[None])
         return nu
 
