@@ -8,7 +8,7 @@ class Compiled:
 
     To find its trace for NumPy arrays a tf.function takes Python 1 ms for the three arguments of
     acting and 3 ms for the five of a learner step, which is more than small networks compute (2 CPU
-    cores, TensorFlow 2.19); found once and given tensors, the trace is called in 0.5 ms.
+    cores, TensorFlow 2.21); found once and given tensors, the trace is called in 0.5 ms.
 
     Args:
       function: of positional tensors.
