@@ -7,6 +7,8 @@ when TensorFlow is imported, so it has to be made before.
 import os
 import sys
 
+import gymnasium
+
 __version__ = '0.1.0'
 
 _LEGACY_KERAS = 'TF_USE_LEGACY_KERAS'
@@ -23,3 +25,5 @@ def _select_keras_2():
 
 
 _select_keras_2()
+
+gymnasium.register('ob2i/MnistMaze-v0', entry_point='ob2i_tf.environments.mnist_maze:MnistMaze')

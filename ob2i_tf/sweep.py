@@ -227,14 +227,23 @@ def _await_lock(base_dir):
 
 
 class OnThisMachine:
-    """Runs attempts in threads, each of which waits for its process."""
+    """Runs attempts in threads, each of which waits for its process.
 
-    def __init__(self, processes):
+    Args:
+      processes: at most so many at once.
+      enough: (run folder) -> bool, called now and then; once it is true the run may save and end.
+    """
+
+    def __init__(self, processes, enough=lambda base_dir: False):
         self._pool = concurrent.futures.ThreadPoolExecutor(processes)
         self._stopping = threading.Event()
+        self._enough = enough
 
-    def submit(self, *arguments):
-        return self._pool.submit(attempt, *arguments, self._stopping.is_set)
+    def submit(self, arguments, base_dir, folder, threads):
+        def stopping():
+            return self._stopping.is_set() or self._enough(base_dir)
+
+        return self._pool.submit(attempt, arguments, base_dir, folder, threads, stopping)
 
     def ended(self, tasks):
         """Those that ended; waits a second for the first."""

@@ -93,6 +93,14 @@ def test_the_package_selects_keras_2_by_itself():
     assert done.stdout.startswith('tf_keras.'), done.stderr
 
 
+def test_the_package_registers_the_maze_and_imports_no_tensorflow():
+    show = 'print(gymnasium.spec("ob2i/MnistMaze-v0").entry_point, *sys.modules)'
+    done = python(f'import sys, ob2i_tf, gymnasium; {show}')
+    entry_point, *imported = done.stdout.split()
+    assert entry_point == 'ob2i_tf.environments.mnist_maze:MnistMaze', done.stderr
+    assert 'tensorflow' not in imported
+
+
 def test_keras_3_imported_before_is_an_error_that_says_so():
     done = python('import tensorflow; import ob2i_tf')
     assert done.returncode == 1

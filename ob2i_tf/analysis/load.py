@@ -1,8 +1,6 @@
 """Run folders -> tidy tables; whatever is missing or damaged in them is named, never guessed."""
 
 import ast
-import csv
-import io
 import json
 import math
 import os
@@ -246,7 +244,8 @@ def read_csv(path, columns, report, required=True) -> pd.DataFrame:
     text = _read_text(path, report if required else lambda what: None)
     if text is None:
         return nothing
-    lines = list(csv.reader(io.StringIO(text.replace('\0', ''))))
+    # Numbers are never quoted: a quotation mark is damage, and must not swallow what follows it.
+    lines = [line.split(',') for line in text.splitlines()]
     if not lines or 'frames' not in lines[0]:
         report(f'{path.name} is empty' if not text.strip() else f'{path.name} has no header')
         return nothing
@@ -254,9 +253,10 @@ def read_csv(path, columns, report, required=True) -> pd.DataFrame:
     if not text.endswith('\n') and body:
         report(f'{path.name} ends within a row; that row is left out')
         body = body[:-1]
-    whole = [row for row in body if len(row) == len(header)]
+    # A hole of NUL, which a crash can leave, may join the halves of two rows.
+    whole = [row for row in body if len(row) == len(header) and '\0' not in ''.join(row)]
     if len(whole) < len(body):
-        report(f'{path.name}: {len(body) - len(whole)} rows of the wrong length are left out')
+        report(f'{path.name}: {len(body) - len(whole)} damaged rows are left out')
     if not whole:
         report(f'{path.name} holds no row')
         return nothing
@@ -352,6 +352,15 @@ def game_order(game) -> Tuple[int, str]:
     return (games.ATARI_49.index(game) if known else len(games.ATARI_49), game)
 
 
+def bound(run, names, problems) -> Optional[Dict[str, Any]]:
+    """{name: value} of bindings of a run; None, and a problem, if its config.gin lacks any."""
+    missing = [name for name in names if name not in run.config]
+    if missing:
+        problems.append(f'{run.path}: left out, its config.gin lacks {", ".join(missing)}')
+        return None
+    return {name: run.config[name] for name in names}
+
+
 def _natural(text):
     return [int(part) if part.isdigit() else part for part in re.split(r'(\d+)', text)]
 
@@ -363,8 +372,10 @@ def differences(runs) -> Dict[str, Dict[str, List[Run]]]:
     """
     seen = {}
     for run in runs:
+        # The agent steps of an iteration go with the size of Deep Sea.
+        of_size = {'Runner.training_steps'} if 'make_deep_sea.size' in run.config else ()
         for binding, value in run.config.items():
-            if not _FREE.fullmatch(binding):
+            if not _FREE.fullmatch(binding) and binding not in of_size:
                 seen.setdefault(binding, {}).setdefault(repr(value), []).append(run)
     different = {binding: values for binding, values in seen.items() if len(values) > 1}
     for values in different.values():

@@ -16,6 +16,8 @@ Exit status: 0 written, 1 it could not be, 2 the command line is wrong.
 """
 
 import argparse
+import io
+import math
 import sys
 from pathlib import Path
 
@@ -35,9 +37,13 @@ except ModuleNotFoundError as error:
     sys.exit(missing_package(error, 'analysis'))
 
 COLUMNS = (
-    'method', 'wall_density', 'maze_seed', 'seed', 'walls', 'played', 'agent_steps', 'length',
-    'shortest_path', 'relative_length', 'reached_goal',
+    'method', 'wall_density', 'maze_seed', 'seed', 'run_steps', 'cut_short', 'walls', 'played',
+    'agent_steps', 'length', 'shortest_path', 'relative_length', 'reached_goal',
 )  # fmt: skip
+_KEYS = ('make_mnist_maze.wall_density', 'make_mnist_maze.maze_seed',
+         'make_mnist_maze.max_episode_steps', 'make_mnist_maze.goal_reward',
+         'make_mnist_maze.bump_reward', 'Runner.seed', 'Runner.evaluation_steps',
+         'Runner.training_steps', 'Runner.num_iterations')  # fmt: skip
 LAST = 0.1  # Of the agent steps of a run: its end, where training episodes are summed up.
 BIN_STEPS = 10_000  # Agent steps.
 
@@ -46,7 +52,8 @@ def episodes(runs, evaluation=None) -> pd.DataFrame:
     """All episodes of maze runs, with COLUMNS.
 
     `played` is 'training', 'evaluation', or what the table of `ob2i_tf.evaluate` calls it;
-    `agent_steps` are those that the run had taken at the end of the episode.
+    `agent_steps` are those that the run had taken at the end of the episode, `run_steps` those that
+    it has taken in all; it was `cut_short` if its configuration asks for more.
 
     Args:
       runs: load.Runs.
@@ -58,25 +65,32 @@ def episodes(runs, evaluation=None) -> pd.DataFrame:
     parts = []
     rows_of = _by_run(evaluation, runs)
     for run in runs.runs:
-        if 'make_mnist_maze.wall_density' not in run.config:
+        if not run.game.startswith('MnistMaze'):
             continue
-        keys = ('wall_density', 'maze_seed', 'max_episode_steps', 'goal_reward', 'bump_reward')
-        density, maze, limit, goal, bump = (run.config[f'make_mnist_maze.{key}'] for key in keys)
+        config = load.bound(run, _KEYS, runs.problems)
+        if config is None:
+            continue
+        density, maze, limit, goal, bump, seed, evaluation_steps, *plan = config.values()
         exact = run.config.get('make_mnist_maze.exact_wall_count', False)
         walls = mnist_maze.draw_walls(density, maze, exact)
         shortest = mnist_maze.shortest_path(walls)
         played = {
             'training': _read(run, 'episodes', runs.problems),
-            'evaluation': _fair(_read(run, 'eval_episodes', runs.problems), run.config, limit),
             **rows_of.get(run.path.resolve(), {}),
         }
+        if evaluation_steps:
+            games = _read(run, 'eval_episodes', runs.problems)
+            played['evaluation'] = _fair(games, run.config, limit)
+        ends = [0, *run.train['frames'], *(x for t in played.values() for x in t['agent_steps'])]
         for name, rows in played.items():
             # At most `limit` bumps cost less than the goal pays, unless rewards are unusual.
             reached = rows['score'] > 0 if goal + bump * limit >= 0 else rows['length'] < limit
             parts.append(
                 pd.DataFrame({
                     'method': run.method, 'wall_density': density, 'maze_seed': maze,
-                    'seed': run.config['Runner.seed'], 'walls': walls.mean(), 'played': name,
+                    'seed': seed, 'run_steps': int(max(ends)),
+                    'cut_short': max(ends) < math.prod(plan),
+                    'walls': walls.mean(), 'played': name,
                     'agent_steps': rows['agent_steps'].astype(int),
                     'length': rows['length'].astype(int), 'shortest_path': shortest,
                     'relative_length': rows['length'] / shortest, 'reached_goal': reached,
@@ -89,11 +103,31 @@ def episodes(runs, evaluation=None) -> pd.DataFrame:
 
 def _read(run, name, problems):
     columns = ('frames', 'score', 'length', *(['iteration'] if name == 'eval_episodes' else []))
-    rows = load.read_csv(run.path / f'{name}.csv', columns, problems.append)
+    rows = load.read_csv(
+        run.path / f'{name}.csv', columns, lambda what: problems.append(f'{run.path}: {what}')
+    )
     whole = rows.dropna()
     if len(whole) < len(rows):
         problems.append(f'{run.path}: {len(rows) - len(whole)} rows of {name}.csv are damaged')
     return whole.rename(columns={'frames': 'agent_steps'})  # A frame is an agent step.
+
+
+def _read_evaluation(path, problems):
+    columns = ('run', 'agent_steps', 'preferences', 'score', 'length')
+    try:
+        text = Path(path).read_text()
+        whole, _, rest = text.rpartition('\n')  # It may still be written.
+        table = pd.read_csv(io.StringIO(whole))
+    except (OSError, ValueError) as error:
+        raise UserError(f'{path} cannot be read: {error}') from error
+    if not set(columns) <= set(table):
+        raise UserError(f'{path} lacks columns: it has {list(table)}, not {columns}')
+    for column in ('agent_steps', 'score', 'length'):
+        table[column] = pd.to_numeric(table[column], errors='coerce')
+    damaged = table[list(columns)].isna().any(axis=1)
+    if rest or damaged.any():
+        problems.append(f'{path}: {damaged.sum() + bool(rest)} rows are damaged and left out')
+    return table[~damaged]
 
 
 def _fair(games, config, limit):
@@ -125,24 +159,23 @@ def per_run(table) -> pd.DataFrame:
     """Median relative length and share of goals of each run, at its end.
 
     Of training episodes those that ended in the last tenth of the run count, of evaluations those
-    since then, of other games all. `agent_steps` are those of the run, `walls` the maze's share.
+    since then, of other games all. `walls` is the maze's share.
     """
-    reached = table.groupby(_RUN)['agent_steps'].transform('max')
-    late = table['agent_steps'] > reached * (1 - LAST)
+    late = table['agent_steps'] > table['run_steps'] * (1 - LAST)
     others = ~table['played'].isin(['training', 'evaluation'])
-    grouped = table.assign(agent_steps=reached)[late | others].groupby([*_RUN, 'played'])
+    grouped = table[late | others].groupby([*_RUN, 'played'])
     return grouped.agg(
-        agent_steps=('agent_steps', 'first'), walls=('walls', 'first'),
-        relative_length=('relative_length', 'median'), reached_goal=('reached_goal', 'mean'),
-        episodes=('length', 'size'),
+        run_steps=('run_steps', 'first'), cut_short=('cut_short', 'first'),
+        walls=('walls', 'first'), relative_length=('relative_length', 'median'),
+        reached_goal=('reached_goal', 'mean'), episodes=('length', 'size'),
     ).reset_index()  # fmt: skip
 
 
 def per_maze(of_runs) -> pd.DataFrame:
-    """Means over the seeds of a maze, of the longest runs; the others were cut short."""
-    longest = of_runs[of_runs['agent_steps'] == of_runs['agent_steps'].max()]
+    """Means over the seeds of a maze, of the runs that were not cut short."""
+    whole = of_runs[~of_runs['cut_short']]
     values = ['relative_length', 'reached_goal']
-    return longest.groupby([*_MAZE, 'played'])[values].mean().reset_index()
+    return whole.groupby([*_MAZE, 'played'])[values].mean().reset_index()
 
 
 def summary(of_mazes) -> pd.DataFrame:
@@ -161,10 +194,12 @@ def curves(table, bin_steps=BIN_STEPS) -> pd.DataFrame:
 
     A bin in which no episode ended has what the one before has, up to where the run ends.
     """
-    table = table.assign(agent_steps=-(-table['agent_steps'] // bin_steps) * bin_steps)
+    table = table.copy()
+    for steps in ('agent_steps', 'run_steps'):
+        table[steps] = -(-table[steps] // bin_steps) * bin_steps
     training = table[table['played'] == 'training']
     means = training.groupby(['agent_steps', *_RUN])['relative_length'].mean().unstack(_RUN)
-    ends = table.groupby(_RUN)['agent_steps'].max()
+    ends = table.groupby(_RUN)['run_steps'].max()
     return means.ffill().apply(lambda run: run.where(run.index <= ends[run.name]))
 
 
@@ -257,22 +292,16 @@ def figure(table, bin_steps=BIN_STEPS):
 def write(sources, out, evaluation=None) -> Path:
     """Writes all files into the folder `out`; returns it."""
     runs = load.load(sources)
-    games = None
-    if evaluation is not None:
-        columns = ('run', 'agent_steps', 'preferences', 'score', 'length')
-        try:
-            games = pd.read_csv(evaluation)
-        except (OSError, ValueError) as error:
-            raise UserError(f'{evaluation} cannot be read: {error}') from error
-        if not set(columns) <= set(games):
-            raise UserError(f'{evaluation} lacks columns: it has {list(games)}, not {columns}')
-    table = episodes(runs, games)
+    table = episodes(runs, evaluation and _read_evaluation(evaluation, runs.problems))
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
     table.to_csv(out / 'episodes.csv', index=False, float_format='%.4g')
     ends = per_run(table)
     ends.to_csv(out / 'runs.csv', index=False, float_format='%.4g')
     of_mazes = per_maze(ends)
+    lengths = sorted(set(ends.loc[~ends['cut_short'], 'run_steps']))
+    if len(lengths) > 1:
+        runs.problems.append(f'runs of different lengths are summed up together: {lengths}')
     summary(of_mazes).to_csv(out / 'summary.csv', index=False, float_format='%.4g')
     of_runs = curves(table)
     tidy = of_runs.unstack().rename('relative_length').dropna().reset_index()

@@ -32,6 +32,10 @@ except ModuleNotFoundError as error:
         raise
     sys.exit(missing_package(error, 'analysis'))
 
+_KEYS = [
+    f'make_linear_mdp.{key}'
+    for key in ('kind', 'num_states', 'num_actions', 'horizon', 'num_features', 'mdp_seed')
+]
 POINTS = 100  # Of a curve, in the table and in the figure.
 
 
@@ -41,8 +45,7 @@ def of_run(run) -> np.ndarray:
     Raises:
       UserError: the run has no checkpoint, or its replay lacks the first episodes.
     """
-    keys = ('kind', 'num_states', 'num_actions', 'horizon', 'num_features', 'mdp_seed')
-    mdp = linear_mdp.draw_mdp(*(run.config[f'make_linear_mdp.{key}'] for key in keys))
+    mdp = linear_mdp.draw_mdp(*(run.config[key] for key in _KEYS))
     q_values = mdp.optimal_values()
     costs = q_values.max(axis=-1, keepdims=True) - q_values  # [H, S, A]
     regrets = []
@@ -81,16 +84,33 @@ def _stored(folder):
 def curves(runs) -> pd.DataFrame:
     """[episode, (method, seed)], at POINTS episodes that all runs have.
 
+    A run that cannot be read or has no episode is left out, and becomes one of `runs.problems`, as
+    does one that is shorter than others and ends all curves.
+
     Raises:
-      UserError: no run is of a linear MDP, or one has no episode.
+      UserError: no run of a linear MDP is left.
     """
-    found = {
-        (run.method, run.seed): of_run(run) for run in runs.runs
-        if 'make_linear_mdp.kind' in run.config
-    }  # fmt: skip
-    if not found or not all(map(len, found.values())):
-        raise UserError('none of the runs is one of a linear MDP, or one has no episode')
-    count = min(map(len, found.values()))
+    found = {}
+    for run in runs.runs:
+        if run.game != 'LinearMDP' or load.bound(run, _KEYS, runs.problems) is None:
+            continue
+        try:
+            regret = of_run(run)
+        except UserError as error:
+            runs.problems.append(f'{run.path}: left out: {error}')
+            continue
+        if len(regret):
+            found[run.method, run.seed] = regret
+        else:
+            runs.problems.append(f'{run.path}: left out: it has no episode')
+    if not found:
+        raise UserError('; '.join(['no run of a linear MDP that can be read', *runs.problems]))
+    shortest = min(found, key=lambda key: len(found[key]))
+    count = len(found[shortest])
+    if count < max(map(len, found.values())):
+        runs.problems.append(
+            f'curves end at {count} episodes, all that seed {shortest[1]} of {shortest[0]} has'
+        )
     episodes = np.unique(np.linspace(1, count, POINTS).astype(int))
     table = pd.DataFrame({key: regret[episodes - 1] for key, regret in found.items()}, episodes)
     table.columns.names, table.index.name = ['method', 'seed'], 'episode'

@@ -201,6 +201,3 @@ def make_mnist_maze(
     return DenseVectorEnv(
         make_one, num_envs, seed, shortest_path=shortest, max_episode_steps=max_episode_steps
     )
-
-
-gymnasium.register('ob2i/MnistMaze-v0', entry_point='ob2i_tf.environments.mnist_maze:MnistMaze')

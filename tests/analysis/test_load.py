@@ -35,6 +35,33 @@ def test_a_row_cut_off_at_the_end_is_left_out(tmp_path):
     assert runs[0].eval['frames'].tolist() == [1e6, 2e6]
 
 
+@pytest.mark.parametrize('damage', ['"', '\0', '\0' * 40])
+def test_damage_takes_no_rows_but_its_own_and_makes_none(tmp_path, damage):
+    path = write_run(tmp_path, 'OB2I', 'Pong', 0, iterations=30) / 'eval.csv'
+    text = path.read_text()
+    lines = text.splitlines(keepends=True)
+    start = len(''.join(lines[:10])) + (0 if damage == '"' else 12)  # Of or in the row of 10M.
+    path.write_text(text[:start] + damage + text[start + len(damage) :])
+    (run,), problems = load.load([tmp_path])
+    hit = 1 if len(damage) < 40 else 2
+    frames = run.eval['frames'].tolist()
+    assert len(frames) >= 30 - hit and len(frames) == len(set(frames))
+    original = dict(line.split(',')[1:4:2] for line in lines[1:])
+    for frame, score in zip(frames, run.eval['score_mean']):
+        assert score == float(original[str(int(frame))])
+    assert any(f'{path.parent}: eval.csv: 1 ' in problem for problem in problems)
+
+
+def test_sizes_of_deep_sea_are_tasks_of_one_method(tmp_path):
+    for size in (10, 20):
+        bindings = {'make_environment.name': "'DeepSea'", 'make_deep_sea.size': size,
+                    'Runner.training_steps': 100 * size}  # fmt: skip
+        write_run(tmp_path / str(size), 'OB2I', 'Pong', 0, iterations=1, **bindings)
+    runs, _ = load.load([tmp_path])
+    assert [(run.method, run.game) for run in runs] == [('OB2I', 'DeepSea 10'),
+                                                        ('OB2I', 'DeepSea 20')]  # fmt: skip
+
+
 def test_nan_is_no_zero(tmp_path):
     path = write_run(tmp_path, 'OB2I', 'Pong', 0, iterations=2) / 'eval.csv'
     header = path.read_text().splitlines()[0]

@@ -11,8 +11,8 @@ from tests.analysis import folders
 EPISODES = 'frames,score,length\n'
 
 
-def write_run(base, method, maze, lengths, density=0.4, seed=0):
-    """A run of 4 iterations of 1,000 agent steps; training episodes end after `lengths`.
+def write_run(base, method, maze, lengths, density=0.4, seed=0, planned=4, done=4, **bindings):
+    """A run of iterations of 1,000 agent steps; training episodes end after `lengths`.
 
     Evaluations are of 2,000 agent steps: a failure, then a success that began too late to tell
     from a failure that is not seen; and four successes, the last of which began too late.
@@ -23,10 +23,10 @@ def write_run(base, method, maze, lengths, density=0.4, seed=0):
         'make_mnist_maze.wall_density': density, 'make_mnist_maze.maze_seed': maze,
         'make_mnist_maze.max_episode_steps': 1000, 'make_mnist_maze.goal_reward': 1000.0,
         'make_mnist_maze.bump_reward': -1.0, 'Runner.training_steps': 1000,
-        'Runner.evaluation_steps': 2000,
+        'Runner.evaluation_steps': 2000, 'make_atari.frame_skip': 1, **bindings,
     }  # fmt: skip
     (folder / 'config.gin').write_text(
-        folders.config_text(method, 'MnistMaze', seed, 4, **bindings)
+        folders.config_text(method, 'MnistMaze', seed, planned, **bindings)
     )
     ends = np.cumsum(lengths)
     scores = [-5.0 if length == 1000 else 990.0 for length in lengths]
@@ -36,7 +36,10 @@ def write_run(base, method, maze, lengths, density=0.4, seed=0):
         'iteration,' + EPISODES + '2,3000,-5.0,1000\n2,3000,990.0,40\n3,4000,990.0,36\n'
         '3,4000,990.0,54\n3,4000,990.0,911\n3,4000,1.0,999\n'
     )
-    (folder / 'train.csv').write_text('iteration,frames,score_mean,episode_length_mean\n')
+    (folder / 'train.csv').write_text(
+        'iteration,frames,score_mean,episode_length_mean\n'
+        + ''.join(f'{i},{1000 * (i + 1)},0,0\n' for i in range(done))
+    )
     (folder / 'eval.csv').write_text('iteration,frames,episodes,score_mean\n')
     return folder
 
@@ -82,20 +85,20 @@ def test_a_run_is_judged_by_its_end(tmp_path):
     assert of_runs.loc['training', 'relative_length'] == pytest.approx(np.median([2, 3]))
     assert of_runs.loc['evaluation', 'relative_length'] == pytest.approx(54 / 18)
     assert of_runs['reached_goal'].to_dict() == {'training': 1.0, 'evaluation': 1.0}
-    assert set(of_runs['agent_steps']) == {4000}
+    assert set(of_runs['run_steps']) == {4000} and not of_runs['cut_short'].any()
     assert set(of_runs['walls']) == {mnist_maze.draw_walls(0.4, 0).mean()}
 
 
 def ends(**columns):
     return pd.DataFrame({
         'method': 'OB2I', 'wall_density': 0.4, 'seed': 0, 'played': 'training',
-        'agent_steps': 200, 'reached_goal': 1.0, **columns,
+        'run_steps': 200, 'cut_short': False, 'reached_goal': 1.0, **columns,
     })  # fmt: skip
 
 
 def test_seeds_of_a_maze_are_one_maze_and_short_runs_are_left_out():
     of_runs = ends(
-        maze_seed=[0, 0, 1, 2], seed=[0, 1, 0, 0], agent_steps=[200, 200, 200, 100],
+        maze_seed=[0, 0, 1, 2], seed=[0, 1, 0, 0], cut_short=[False, False, False, True],
         relative_length=[1.0, 3.0, 5.0, 9.0], reached_goal=[1.0, 0.5, 1.0, 0.0],
     )  # fmt: skip
     of_mazes = mazes.per_maze(of_runs)
@@ -121,7 +124,7 @@ def test_curves_are_means_of_bins(tmp_path):
 
 def test_a_curve_ends_where_its_run_ends(tmp_path):
     write_run(tmp_path, 'BEBU', 0, [900, 1000, 1000, 1000, 1000])  # Until 4,900.
-    write_run(tmp_path, 'OB2I', 0, [500, 1000])  # Its evaluation is of 4,000.
+    write_run(tmp_path, 'OB2I', 0, [500, 1000])  # It took 4,000.
     curves = mazes.curves(mazes.episodes(load.load([tmp_path])), 1000)
     assert curves['BEBU', 0.4, 0, 0].notna().all()
     assert list(curves['OB2I', 0.4, 0, 0].notna()) == [True, True, True, True, False]
@@ -177,6 +180,49 @@ def test_damaged_rows_are_named(tmp_path):
     table = mazes.episodes(runs)
     assert list(table[table['played'] == 'training']['length']) == [1000, 900, 50]
     assert f'{folder}: 1 rows of episodes.csv are damaged' in runs.problems
+
+
+def test_runs_without_evaluations_and_of_other_lengths_all_count(tmp_path, capsys):
+    none = {'Runner.evaluation_steps': 0}
+    for maze, lengths in enumerate([[1000, 1000, 1000, 900, 36], [1000, 1000, 1000, 800, 36]]):
+        for method in ('OB2I', 'BEBU'):
+            folder = write_run(tmp_path / 'runs', method, maze, lengths, **none)
+            (folder / 'eval_episodes.csv').unlink()
+    write_run(tmp_path / 'runs', 'OB2I', 2, [1000] * 4, planned=5, **none)
+    write_run(tmp_path / 'runs', 'BEBU', 2, [1000] * 5, planned=5, done=5, **none)
+    assert mazes.main([str(tmp_path / 'runs'), '--out', str(tmp_path / 'out')]) == 0
+    summary = pd.read_csv(tmp_path / 'out' / 'summary.csv').set_index('method')
+    assert summary['mazes'].to_dict() == {'BEBU': 3, 'OB2I': 2}
+    said = capsys.readouterr().err
+    assert 'different lengths are summed up together: [4000, 5000]' in said
+    assert 'cut short: 4,000 of 5,000 frames' in said and 'eval_episodes' not in said
+
+
+def test_damaged_input_is_named_and_left_out(tmp_path, capsys):
+    runs = tmp_path / 'runs'
+    folder = write_run(runs / 'ob2i_mnist_maze' / 'MnistMaze', 'OB2I', 0, [1000, 36])
+    cut = runs / 'bebu_mnist_maze' / 'MnistMaze' / 'seed0'
+    write_run(tmp_path, 'BEBU', 1, [1000, 36]).rename(make(cut.parent) / 'seed0')
+    text = (cut / 'config.gin').read_text()
+    (cut / 'config.gin').write_text(text[: text.index('Runner.')])
+    evaluation = tmp_path / 'evaluation.csv'
+    evaluation.write_text(
+        'run,agent_steps,preferences,game,score,length\n'
+        f'{folder},4000,head,0,1000.0,27\n{folder},4000,head,1,1000.0,\n'
+        f'{folder},4000,head,2,10#0.0,27\n{folder},4000,head,3,1000.0,2'
+    )
+    out = tmp_path / 'out'
+    assert mazes.main([str(runs), '--out', str(out), '--evaluation', str(evaluation)]) == 0
+    said = capsys.readouterr().err
+    assert f'{cut}: left out, its config.gin lacks' in said and 'Runner.seed' in said
+    assert f'{evaluation}: 3 rows are damaged and left out' in said
+    table = pd.read_csv(out / 'runs.csv').set_index('played')
+    assert table.loc['head', 'episodes'] == 1 and set(table['method']) == {'OB2I'}
+
+
+def make(folder):
+    folder.mkdir(parents=True)
+    return folder
 
 
 def test_the_command_writes_its_files(tmp_path, capsys):

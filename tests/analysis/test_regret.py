@@ -1,6 +1,7 @@
 """Regret of made-up runs on a linear MDP, against sums step by step."""
 
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -134,3 +135,15 @@ def test_the_command_writes_its_files(tmp_path, capsys):
     write_run(tmp_path / 'empty', 'ucb', 0, [])
     assert regret.main([str(tmp_path / 'empty'), '--out', str(tmp_path / 'out')]) == 1
     assert 'has no episode' in capsys.readouterr().err
+
+
+def test_a_run_that_cannot_be_read_is_left_out_and_a_short_one_named(tmp_path, capsys):
+    for seed, episodes in ((0, 50), (1, 20), (2, 50)):
+        write_run(tmp_path / 'runs', 'ucb', seed, [[0, 1]] * episodes)
+    shutil.rmtree(tmp_path / 'runs' / 'ucb' / 'seed2' / 'checkpoints')
+    assert regret.main([str(tmp_path / 'runs'), '--out', str(tmp_path / 'out')]) == 0
+    said = capsys.readouterr().err
+    assert 'seed2: left out:' in said and 'holds no checkpoint' in said
+    assert 'curves end at 20 episodes, all that seed 1 of LSVI-UCB has' in said
+    long = pd.read_csv(tmp_path / 'out' / 'regret.csv')
+    assert set(long['seed']) == {0, 1} and long['episode'].max() == 20

@@ -204,7 +204,7 @@ def test_a_report_of_runs_with_holes_of_every_kind_names_them(tmp_path):
     spoil('Alien', 2, edit('eval.csv', '\n2,', '\n1,2000000,30,5.0,1,1,1\n2,'),
           'eval.csv: 1 rows repeat an iteration; the last one counts')  # fmt: skip
     spoil('Alien', 3, edit('eval.csv', '\n2,', '\n1,7\n2,'),
-          'eval.csv: 1 rows of the wrong length are left out')  # fmt: skip
+          'eval.csv: 1 damaged rows are left out')  # fmt: skip
     nothing = ','.join(['nan'] * 4)
     text = f'iteration,frames,episodes,score_mean,score_std,score_min,score_max\n0,9,0,{nothing}\n'
     spoil('Alien', 4, write('eval.csv', text.encode()), '1 of 1 evaluations have no score',
