@@ -1,10 +1,10 @@
 """From the heads' Q-values to a preference for each action; the agent takes the largest.
 
 A preference function maps q_values [B, K, A] to [B, A]. One that follows the head drawn for the
-episode takes a further argument, `heads` [B], and may look at q_values[b, heads[b]] only: with a
-single environment no other head is computed. One that draws random numbers takes `seed`, [2] int32,
-for TensorFlow's stateless functions. They are traced without AutoGraph. B is the number of
-environments, K of heads, A of actions.
+episode takes a further argument, `heads` [B]; if it looks at q_values[b, heads[b]] only, it says so
+as `of_one_head`, and with a single environment no other head is computed. One that draws random
+numbers takes `seed`, [2] int32, for TensorFlow's stateless functions. They are traced without
+AutoGraph. B is the number of environments, K of heads, A of actions.
 """
 
 import inspect
@@ -21,7 +21,14 @@ TIE_BREAKS = ('random', 'lowest')
 BELIEFS = ('sample', 'mean')
 
 
+def of_one_head(preferences):
+    """Marks a preference that looks at the head that is followed, and at no other."""
+    preferences.of_one_head = True
+    return preferences
+
+
 @gin.configurable
+@of_one_head
 def head_preferences(q_values, heads):
     """One head an episode: Thompson sampling of value functions (paper, Algorithm 2, line 4).
 
@@ -122,9 +129,12 @@ class Policy:
         self._takes = set(inspect.signature(preferences).parameters)
         if posterior.needs_heads and 'heads' not in self._takes:
             raise ValueError(
-                f'{type(posterior).__name__} has to be acted on by a preference that follows a '
+                f'{_name(posterior)} has to be acted on by a preference that follows a '
                 f'head, as @head_preferences does, not by {preferences.__name__}'
             )
+        if xla and not posterior.compiles:
+            raise ValueError(f"Runner.xla: 'acting' cannot be compiled with a {_name(posterior)}")
+        self._of_one_head = getattr(preferences, 'of_one_head', False)
         self._tie_break = tie_break
         self._belief = belief
         self._xla = xla
@@ -166,10 +176,16 @@ class Policy:
         options = {'seed': own_seed} if 'seed' in self._takes else {}
         if self._belief == 'mean':
             belief_seed = None
-        if 'heads' in self._takes:
-            q_values, options['heads'] = self._posterior.following(observations, heads, belief_seed)
+        if self._of_one_head:
+            q_values, heads = self._posterior.following(observations, heads, belief_seed)
         elif belief_seed is None:
             q_values = self._posterior.mean(observations)
         else:
             q_values = self._posterior.sample(observations, belief_seed)
+        if 'heads' in self._takes:
+            options['heads'] = heads
         return self._function(q_values, **options)
+
+
+def _name(posterior):
+    return type(posterior).__name__

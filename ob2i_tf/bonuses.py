@@ -261,6 +261,7 @@ class RndBonus(Bonus):
 
 def _rnd_network(frame_shape, conv_layers, dense_layers, seed):
     """Convolutions with leaky ReLU, then dense layers with ReLU but for the last, linear one."""
+    networks.check_conv_layers('RndBonus', conv_layers)
     seeds = iter(networks.split_seed(seed, len(conv_layers) + len(dense_layers)))
 
     def options(activation):
@@ -283,4 +284,7 @@ def _rnd_network(frame_shape, conv_layers, dense_layers, seed):
     for index, units in enumerate(dense_layers):
         last = index == len(dense_layers) - 1
         layers.append(tf.keras.layers.Dense(units, **options(None if last else 'relu')))
-    return tf.keras.Sequential(layers)
+    try:
+        return tf.keras.Sequential(layers)
+    except ValueError as error:
+        raise networks.does_not_fit('RndBonus', frame_shape, error) from error

@@ -44,8 +44,7 @@ class Checkpoints:
           OSError: if the disk is full or cannot be written to.
           CheckpointError: if what was written does not read back.
         """
-        names = (f'{agent_steps:012d}' + f'-{i}' * (i > 0) for i in itertools.count())
-        final = next(p for p in map(self._directory.joinpath, names) if not p.exists())
+        final = self._free(f'{agent_steps:012d}')
         aside = self._directory / (_ASIDE + final.name)
         shutil.rmtree(aside, ignore_errors=True)
         try:
@@ -64,6 +63,11 @@ class Checkpoints:
             raise
         os.replace(aside, final)
         disk.sync(self._directory)
+
+    def _free(self, name):
+        """The path of `name`, or of `name` and a number, that is not there yet."""
+        names = (name + f'-{i}' * (i > 0) for i in itertools.count())
+        return next(p for p in map(self._directory.joinpath, names) if not p.exists())
 
     def prune(self):
         """Deletes all but the newest `keep` checkpoints; returns those that stay, newest first."""
@@ -98,7 +102,7 @@ class Checkpoints:
                 try:
                     read(path)
                     for damaged in paths[:i]:  # Out of the way of prune, and of the next resume.
-                        os.replace(damaged, damaged.with_name('damaged-' + damaged.name))
+                        os.replace(damaged, self._free('damaged-' + damaged.name))
                     return True
                 except CheckpointError as error:
                     fault = str(error)

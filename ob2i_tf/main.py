@@ -69,6 +69,15 @@ def _construct(runner, base_dir):
     """The runner; what the project's own constructors reject is the configuration's fault."""
     try:
         return runner(base_dir=base_dir)
+    except TypeError as error:
+        made = re.search(r"No values supplied by Gin .*In call to configurable '(\w+)'", str(error),
+                         re.DOTALL)  # fmt: skip
+        if made:
+            raise ConfigError(
+                f'{made[1]} needs more than a configuration says to be made: write @{made[1]}, not '
+                f'@{made[1]}(), or bind what it lacks: {str(error).partition(chr(10))[0]}'
+            ) from error
+        raise
     except ValueError as error:
         raised_in = error.__traceback__
         while raised_in.tb_next:

@@ -194,6 +194,7 @@ class MultiHeadQNetwork(tf.keras.Model):
                 'MultiHeadQNetwork needs num_heads >= 1 and hidden_units >= 1, got '
                 f'{num_heads} and {hidden_units}'
             )
+        check_conv_layers('MultiHeadQNetwork', conv_layers)
         if value_scale <= 0:
             raise ValueError(f'MultiHeadQNetwork.value_scale must be above 0, got {value_scale}')
         if noise not in (None, *NOISES):
@@ -360,9 +361,34 @@ class IndependentQNetworks(tf.keras.Model):
 
 
 def build(network, observation_shape, dtype):
-    """Creates the variables of `network` for stacks of this shape; returns the network."""
-    network(tf.zeros((1, *observation_shape), dtype))
+    """Creates the variables of `network` for stacks of this shape; returns the network.
+
+    Raises:
+      ValueError: it cannot take them.
+    """
+    try:
+        network(tf.zeros((1, *observation_shape), dtype))
+    except (ValueError, tf.errors.InvalidArgumentError) as error:
+        raise does_not_fit(type(network).__name__, observation_shape, error) from error
     return network
+
+
+def does_not_fit(name, observation_shape, error):
+    """The ValueError of a network that Keras cannot build for what it is to see."""
+    return ValueError(
+        f'{name} cannot take observations of shape {tuple(observation_shape)}, as its layers, such '
+        f'as {name}.conv_layers, are bound: {str(error).partition(chr(10))[0]}'
+    )
+
+
+def check_conv_layers(name, conv_layers):
+    """Raises a ValueError unless they are (filters, kernel size, stride), several."""
+    for layer in conv_layers:
+        if np.shape(layer) != (3,) or not all(isinstance(x, int) and x > 0 for x in layer):
+            raise ValueError(
+                f'{name}.conv_layers must hold (filters, kernel size, stride) each, whole numbers '
+                f'above 0, got {layer!r} in {conv_layers!r}'
+            )
 
 
 def in_passes(function, count, size, result):

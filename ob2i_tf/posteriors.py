@@ -25,6 +25,7 @@ class Posterior(tf.Module):
     Attributes:
       sets_last_layer: whether it, and not gradients, decides the network's last layer.
       needs_heads: whether it has to be acted on by a preference that follows a head.
+      compiles: whether XLA can compile it.
 
     Args:
       network: the online network, built.
@@ -36,6 +37,7 @@ class Posterior(tf.Module):
 
     sets_last_layer = False
     needs_heads = False
+    compiles = True
 
     def __init__(self, network, target_network, replay, num_envs, seed):
         super().__init__(name='posterior')

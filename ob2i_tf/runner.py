@@ -146,6 +146,10 @@ class Runner:
             )
         _say_devices(require_gpu)
         _set_up_devices(tf32)
+        for name, part, kind in (('network', network, tf.keras.Model),
+                                 ('posterior', posterior, posteriors.Posterior)):  # fmt: skip
+            if not (inspect.isclass(part) and issubclass(part, kind)):
+                raise ConfigError(f'Runner.{name} must be a class of a {name}, got {part!r}')
         self._directory = Path(base_dir)
         self._seed = seed
         self._num_iterations = num_iterations
@@ -172,6 +176,7 @@ class Runner:
             self._frames_per_step = env.metadata['frames_per_step']
             self._shortest_path = env.metadata.get('shortest_path')  # Agent steps, in mazes.
             longest = env.metadata.get('max_episode_steps', 0)
+            data = env.metadata.get('data')
         shape = observation_space.shape
         online_network, target_network = (
             networks.build(
@@ -220,10 +225,12 @@ class Runner:
             self._checkpoints = Checkpoints(self._directory / 'checkpoints', checkpoints_kept)
         resumed = self._checkpoints.restore(self._read_checkpoint)
         with self._writing():
+            if resumed:
+                _check_data(self._directory, data)
             self._open_logs(resumed)
             # Not before: a configuration that some part refuses must leave no trace.
             disk.replace_text(self._directory / 'config.gin', config.resolved_config())
-            _write_environment(self._directory)
+            _write_environment(self._directory, data)
         logging.info(
             '%s in %s: %s', 'Resuming' if resumed else 'Starting', self._directory, self._position()
         )
@@ -722,7 +729,24 @@ def check_config(directory):
                 )
 
 
-def _write_environment(directory):
+def _check_data(directory, data):
+    """Makes sure that environments show what they showed to the process before this one.
+
+    Raises:
+      UserError: they do not; a configuration may leave the source to the machine.
+    """
+    try:
+        there = json.loads((directory / 'environment.json').read_text()).get('data', data)
+    except (OSError, ValueError, AttributeError):
+        return  # Missing or damaged, as `_write_environment` says.
+    if there != data:
+        raise UserError(
+            f'{directory} was begun with {there}, and this machine has {data}: go on where there '
+            'are the same'
+        )
+
+
+def _write_environment(directory, data):
     """Writes what this process runs on to environment.json, before what earlier ones ran on."""
     path = directory / 'environment.json'
     earlier = []
@@ -743,6 +767,7 @@ def _write_environment(directory):
         'platform': platform.platform(),
         'cpu_cores': os.cpu_count(),
         'devices': [device.name for device in tf.config.list_physical_devices()],
+        **({'data': data} if data else {}),
     }
     disk.replace_text(path, json.dumps({**record, 'earlier': earlier}, indent=1))
 

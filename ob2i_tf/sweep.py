@@ -68,17 +68,24 @@ class Trial:
     def command(self):
         return ['python', '-m', 'ob2i_tf.main', *self.arguments]
 
-    def iterations(self):
-        """How many are done."""
+    def rows(self):
+        """Of train.csv: one for each iteration that is done."""
         try:
             with open(self.base_dir / 'train.csv', newline='') as file:
-                return len(list(csv.DictReader(file)))
+                return list(csv.DictReader(file))
         except OSError:
-            return 0
+            return []
 
     def complete(self):
-        begun = (self.base_dir / 'config.gin').exists()
-        return begun and self.iterations() >= self.num_iterations
+        """Whether all iterations are done and, since a row comes first, the last one is saved."""
+        rows = self.rows()
+        if not (self.base_dir / 'config.gin').exists() or len(rows) < self.num_iterations:
+            return False
+        saved = int(self.newest_checkpoint().partition('-')[0] or -1)
+        try:
+            return not rows or saved >= int(rows[-1]['agent_steps'])
+        except (KeyError, TypeError, ValueError):  # A row that was cut off.
+            return False
 
     def newest_checkpoint(self):
         folder = self.base_dir / 'checkpoints'
@@ -417,7 +424,7 @@ class Table:
         lines = [f'{done} of {len(self._all)} complete, {len(running)} running, {hours:.1f} h']
         for trial in running:
             name = os.path.relpath(trial.base_dir, self._base_dir)
-            of = f'{trial.iterations()}/{trial.num_iterations}'
+            of = f'{len(trial.rows())}/{trial.num_iterations}'
             lines.append(f'  {name:<50} {of:>10}  {_last_score(trial)}')
         self.clear()
         print('\n'.join(lines), flush=True)
@@ -432,11 +439,16 @@ class Table:
 
 def _last_score(trial):
     try:
-        with open(trial.base_dir / 'train.csv', newline='') as file:
-            rows = list(csv.DictReader(file))
-        return f'{int(rows[-1]["frames"]):,} frames, score {float(rows[-1]["score_mean"]):.1f}'
-    except (OSError, IndexError, KeyError, ValueError, TypeError):
+        row = trial.rows()[-1]
+        return f'{int(row["frames"]):,} frames, score {float(row["score_mean"]):.1f}'
+    except (IndexError, KeyError, ValueError, TypeError):
         return ''
+
+
+def _count(text):
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f'{text} is below 1')
+    return int(text)
 
 
 def _arguments(argv):
@@ -447,11 +459,11 @@ def _arguments(argv):
     parser.add_argument('--gin_bindings', action='append', default=[], metavar='BINDING')
     parser.add_argument('--grid', action='append', default=[], metavar='NAME = VALUE, ...')
     parser.add_argument('--tasks', default='', help='names, with commas between, or atari49')
-    parser.add_argument('--seeds', type=int, default=1, help='how many, from 0')
+    parser.add_argument('--seeds', type=_count, default=1, help='how many, from 0')
     parser.add_argument('--base_dir', default='runs/sweep')
     parser.add_argument('--address', help="of a Ray cluster, or 'local' for Ray here")
-    parser.add_argument('--processes', type=int, help='at most so many trials at once')
-    parser.add_argument('--cpus', type=int, help='cores a trial; by default its share, on Ray 1')
+    parser.add_argument('--processes', type=_count, help='at most so many trials at once')
+    parser.add_argument('--cpus', type=_count, help='cores a trial; by default its share, on Ray 1')
     parser.add_argument('--gpus', type=float, help='GPUs a trial, such as 0.25; by default 1 or 0')
     parser.add_argument('--retries', type=int, default=1)
     parser.add_argument('--print', action='store_true', help='only print the commands')

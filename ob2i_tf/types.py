@@ -96,7 +96,7 @@ class Step(NamedTuple):
       actions: [B] int32.
       heads: [B] int32, the head of each environment.
       rewards: [B] float32.
-      discounts: [B] float32, gamma, or 0 after a terminal.
+      discounts: [B] float64, gamma, or 0 after a terminal.
       next_observations: [B, *stack], the real ones, at the end of an episode too.
       episode_over: [B] bool, a stored episode ends here.
       game_over: [B] bool, the environment was reset.

@@ -57,8 +57,8 @@ class EpisodicUpdate:
       bonus: a `bonuses.Bonus`; None: no bonus, and no pass of the online network.
       mask_probability: that a head learns from a transition, see `bootstrap_masks`.
       tail: the last batch of an episode is short: 'pad' leaves it so, but for rows of weight 0 up
-        to a multiple of 8; 'other_episode' fills it with the last rows of another one with their
-        own targets (the released code).
+        to a multiple of 8; 'other_episode' fills it with the last rows of one drawn anew, with
+        their own targets (the released code).
       consumption: how batches are made of episodes, besides 'in_parts': 'whole', one step on a
         whole episode, as Algorithm 2 writes it; 'pooled', `batch_size` transitions of as many
         episodes as it takes, each whole but for the last one, which gives its end.

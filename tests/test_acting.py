@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ob2i_tf import acting, networks, posteriors
+from ob2i_tf import acting, bonuses, networks, posteriors
 
 THREE_HEADS = np.array([[[1.0, 0.0], [1.2, 0.4], [0.8, -0.4]]], np.float32)
 
@@ -192,3 +192,20 @@ def test_xla_acts_the_same():
                 [policy.actions(x, rng.integers(6, size=5, dtype=np.int32), 0.2, rng)
                  for _ in range(20)])  # fmt: skip
         np.testing.assert_array_equal(*actions)
+
+
+def test_a_preference_sees_all_heads_unless_it_says_that_it_looks_at_one(network):
+    seen = []
+
+    def followed_and_uncertain(q_values, heads):
+        seen.append(q_values.shape[1])
+        return acting.head_preferences(q_values, heads) + 0.5 * bonuses.ensemble_std(q_values)
+
+    stacks, heads = observations(1), np.array([2], np.int32)
+    values = network(stacks).numpy()[0]
+    expected = (values[2] + 0.5 * values.std(axis=0)).argmax()
+    (action,) = policy_of(network, followed_and_uncertain).actions(
+        stacks, heads, 0.0, np.random.default_rng(0)
+    )
+    assert (action, seen) == (expected, [3])
+    assert acting.head_preferences.of_one_head

@@ -371,3 +371,8 @@ def test_a_bonus_sees_the_newest_frames_of_s_and_of_the_next_s(update):
             [report['bonus_mean'], report['next_bonus_mean']],
             [pixels[:-1].mean(), pixels[1:].mean()], rtol=1e-5,
         )  # fmt: skip
+
+
+def test_convolutions_that_do_not_fit_the_frames_are_named():
+    with pytest.raises(ValueError, match=r'RndBonus cannot take .* \(10, 10\).*RndBonus.conv_lay'):
+        build_rnd((10, 10), conv_layers=((32, 8, 4), (64, 4, 2)))

@@ -623,3 +623,14 @@ def test_impossible_choices_are_refused():
         networks.IndependentQNetworks(4, 0)
     with pytest.raises(ValueError, match="noise must be None or one of .*'normal'"):
         networks.MultiHeadQNetwork(4, noise='normal')
+
+
+@pytest.mark.parametrize('layers, what', [
+    (((32, 8),), r'\(filters, kernel size, stride\) each, .* got \(32, 8\) in'),
+    (((32, 8, 0),), r'above 0, got \(32, 8, 0\)'),
+    (((32, 8, 4), (64, 8, 2)), r'cannot take observations of shape \(20, 20, 4\), as'),
+])  # fmt: skip
+def test_convolutions_that_are_none_or_do_not_fit_are_named(layers, what):
+    with pytest.raises(ValueError, match=f'MultiHeadQNetwork.*{what}') as raised:
+        networks.build(networks.MultiHeadQNetwork(2, conv_layers=layers), (20, 20, 4), tf.uint8)
+    assert 'MultiHeadQNetwork.conv_layers' in str(raised.value)

@@ -15,6 +15,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from ob2i_tf import checkpoint, metrics, runner
+from ob2i_tf.errors import UserError
 from tests.processes import start
 
 SETTINGS = {
@@ -430,3 +431,24 @@ def test_scores_are_raw_and_returns_are_clipped(tmp_path):
     assert float(train['score_mean']) == 25 * float(train['return_mean']) > 0  # 25 points a cube.
     (evaluation,) = csv.DictReader(open(tmp_path / 'run' / 'eval.csv'))
     assert float(evaluation['score_max']) >= 25 and float(evaluation['score_max']) % 25 == 0
+
+
+def test_a_run_goes_on_only_with_the_data_that_it_began_with(tmp_path):
+    runner._check_data(tmp_path, '5,000 digits')  # Nothing is known.
+    runner._write_environment(tmp_path, '5,000 digits')
+    runner._check_data(tmp_path, '5,000 digits')
+    with pytest.raises(UserError, match='begun with 5,000 digits, and this machine has 60,000'):
+        runner._check_data(tmp_path, '60,000 digits')
+    runner._write_environment(tmp_path, None)
+    assert 'data' not in json.loads((tmp_path / 'environment.json').read_text())
+    runner._check_data(tmp_path, '60,000 digits')  # An older version did not write it.
+
+
+@pytest.mark.parametrize('value, what', [
+    ('@EnsemblePosterior()', 'write @EnsemblePosterior, not @EnsemblePosterior()'),
+    ('@UcbBonus', 'Runner.posterior must be a class of a posterior'),
+])  # fmt: skip
+def test_a_part_that_is_none_is_named(tmp_path, value, what):
+    output = run(tmp_path / 'run', status=2, Runner__posterior=value)
+    assert what in output.splitlines()[-1]
+    assert not (tmp_path / 'run').exists()

@@ -2,6 +2,7 @@
 
 import csv
 import shlex
+import shutil
 
 import psutil
 import pytest
@@ -107,7 +108,9 @@ def test_a_sweep_runs_what_is_missing_and_names_what_fails(tmp_path):
     (longer,) = sweep.trials([FILE], tmp_path, bindings=('Runner.num_iterations = 3', *TINY[1:]))
     assert made[0].complete() and not longer.complete()
     assert run([longer]) == ([], {'seed0': (0, [])})
-    assert (longer.iterations(), resumes(longer)) == (3, 1)
+    assert (len(longer.rows()), resumes(longer)) == (3, 1)
+    shutil.rmtree(longer.base_dir / 'checkpoints' / longer.newest_checkpoint())
+    assert not longer.complete()  # Its last row was written, but what it learnt was not saved.
 
 
 def test_a_folder_of_another_configuration_is_refused(tmp_path, capsys):
@@ -140,7 +143,7 @@ class _Killed(sweep.OnThisMachine):
         self._trial, self.killed = trial, 0
 
     def ended(self, tasks):
-        if not self.killed and self._trial.iterations() >= 2:
+        if not self.killed and len(self._trial.rows()) >= 2:
             for process in psutil.Process().children():
                 if f'--base_dir={self._trial.base_dir}' in process.cmdline():
                     process.kill()
@@ -155,7 +158,7 @@ def test_a_trial_that_is_killed_goes_on_from_its_checkpoint(tmp_path):
     assert executor.killed == 1
     assert not missing and reports == [(trial, 0, [])]
     assert (starts(trial), resumes(trial)) == (1, 1)
-    assert trial.iterations() == 30
+    assert len(trial.rows()) == 30
 
 
 def test_a_stopped_sweep_saves_and_a_later_one_goes_on(tmp_path):
@@ -164,7 +167,7 @@ def test_a_stopped_sweep_saves_and_a_later_one_goes_on(tmp_path):
     first = sweep.Sweep(sweep.OnThisMachine(1), 1)
 
     def stop(running):
-        if trial.iterations() >= 2:
+        if len(trial.rows()) >= 2:
             first.stop()
 
     assert first.run([trial], lambda *end: None, stop) == [trial]

@@ -64,6 +64,8 @@ def make_deep_sea(
     del name
     if size < 1:
         raise ValueError(f'make_deep_sea.size must be at least 1, got {size}')
+    if mapping_seed < 0:
+        raise ValueError(f'make_deep_sea.mapping_seed must be at least 0, got {mapping_seed}')
     return DenseVectorEnv(
         lambda: DeepSea(size, mapping_seed, deterministic), num_envs, seed, max_episode_steps=size
     )

@@ -63,6 +63,12 @@ def draw_mdp(kind, num_states=6, num_actions=2, horizon=20, num_features=5, mdp_
     """
     if kind not in KINDS:
         raise ValueError(f'make_linear_mdp.kind must be one of {KINDS}, got {kind!r}')
+    for name, value, least in (
+        ('num_states', num_states, 1), ('num_actions', num_actions, 1), ('horizon', horizon, 1),
+        ('num_features', num_features, 1), ('mdp_seed', mdp_seed, 0),
+    ):  # fmt: skip
+        if value < least:
+            raise ValueError(f'make_linear_mdp.{name} must be at least {least}, got {value}')
     rng = np.random.default_rng(mdp_seed)
     shape = (num_states, num_actions)
     one_hot = np.eye(num_states * num_actions).reshape(*shape, -1)

@@ -30,10 +30,13 @@ def draw_walls(wall_density: float, maze_seed: int, exact_wall_count=False) -> n
     counted.
 
     Raises:
-      ValueError: the density is not in 0..0.6; denser mazes hardly ever have a path.
+      ValueError: the density is not in 0..0.6, as denser mazes hardly ever have a path, or the seed
+        is below 0.
     """
     if not 0 <= wall_density <= 0.6:
         raise ValueError(f'MnistMaze.wall_density must be in 0..0.6, got {wall_density}')
+    if maze_seed < 0:
+        raise ValueError(f'MnistMaze.maze_seed must be at least 0, got {maze_seed}')
     rng = np.random.default_rng(maze_seed)
     while True:
         if exact_wall_count:
@@ -172,7 +175,9 @@ def make_mnist_maze(
     exact_wall_count: bool = False,
     digits: Literal[mnist.SOURCES] = 'auto',
 ) -> gymnasium.vector.VectorEnv:
-    """Copies of one MNIST maze; the metadata hold the agent steps of its `shortest_path`.
+    """Copies of one MNIST maze.
+
+    The metadata hold the agent steps of its `shortest_path`, and the `data` that images are of.
 
     Args:
       name: 'MnistMaze'.
@@ -199,5 +204,6 @@ def make_mnist_maze(
 
     shortest = shortest_path(draw_walls(wall_density, maze_seed, exact_wall_count))
     return DenseVectorEnv(
-        make_one, num_envs, seed, shortest_path=shortest, max_episode_steps=max_episode_steps
-    )
+        make_one, num_envs, seed, shortest_path=shortest, max_episode_steps=max_episode_steps,
+        data=f'{sum(map(len, mnist.load(digits))):,} digits of MNIST',
+    )  # fmt: skip

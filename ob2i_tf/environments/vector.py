@@ -24,12 +24,16 @@ class DenseVectorEnv(gymnasium.vector.VectorWrapper):
             SyncVectorEnv([make_one] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP)
         )
         self.metadata = {**self.env.metadata, 'history': 1, 'frames_per_step': 1, **metadata}
-        words = np.random.SeedSequence(seed).generate_state(num_envs, np.uint64)
-        self._seeds = [int(word >> np.uint64(1)) for word in words]
+        self._seeds = self._spawn(seed)
+
+    def _spawn(self, seed):
+        """A seed for each copy; those of neighbouring seeds and copies share nothing."""
+        words = np.random.SeedSequence(seed).generate_state(self.num_envs, np.uint64)
+        return [int(word >> np.uint64(1)) for word in words]
 
     def reset(self, *, seed=None, options=None):
-        """Starts all copies; the first time, from their seeds."""
-        seed = self._seeds if seed is None else seed
+        """Starts all copies; the first time, and with a `seed`, from seeds of their own."""
+        seed = self._seeds if seed is None else self._spawn(seed)
         observations, info = self.env.reset(seed=seed, options=options)
         self._seeds = None
         return observations, info

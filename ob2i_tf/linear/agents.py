@@ -77,6 +77,8 @@ class LsviPosterior(posteriors.Posterior):
       lower, upper: its alpha_L and alpha_U, the norms between which it turns optimistic.
     """
 
+    compiles = False  # Its regressions are numpy.
+
     def __init__(
         self,
         network,

@@ -56,3 +56,8 @@ def test_its_seeds_and_its_noise():
     assert (rewards(1, **noisy) != rewards(2, **noisy)).any()
     at_the_ends = rewards(1, **noisy)[3::4]  # bsuite's noise, N(0, 1), is of both bottom corners.
     assert (np.abs(at_the_ends) > 0.1).sum() > 5 and (np.abs(rewards(1)) < 0.01).sum() > 190
+
+
+def test_a_negative_mapping_seed_is_named():
+    with pytest.raises(ValueError, match='mapping_seed must be at least 0, got -1'):
+        environments.make('DeepSea', mapping_seed=-1)

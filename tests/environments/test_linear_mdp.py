@@ -62,3 +62,25 @@ def test_river_swim_is_the_known_one():
     assert (mdp.rewards[0, 0], mdp.rewards[5, 1], mdp.rewards.sum()) == (0.005, 1.0, 1.005)
     with pytest.raises(ValueError, match='river_swim has 2 actions'):
         draw_mdp('river_swim', num_actions=3)
+
+
+def test_neighbouring_seeds_share_nothing_when_they_are_given_to_reset_either():
+    played = []
+    for seed in (0, 1):
+        env = environments.make('LinearMDP', 2, kind='tabular', horizon=50)
+        env.reset(seed=seed)
+        steps = [env.step(np.zeros(2, int))[0].copy() for _ in range(40)]
+        played += list(np.stack(steps, axis=1))
+        env.reset(seed=seed)
+        np.testing.assert_array_equal(env.step(np.zeros(2, int))[0], steps[0])
+    for i, one in enumerate(played):
+        assert not any((one == other).all() for other in played[:i])
+
+
+@pytest.mark.parametrize('keywords', [
+    {'horizon': 0}, {'num_states': 0}, {'num_features': 0}, {'mdp_seed': -1},
+])  # fmt: skip
+def test_numbers_that_are_too_small_are_named(keywords):
+    ((name, value),) = keywords.items()
+    with pytest.raises(ValueError, match=f'make_linear_mdp.{name} must be .* got {value}'):
+        environments.make('LinearMDP', **keywords)

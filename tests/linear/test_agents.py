@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ob2i_tf import networks, types
+from ob2i_tf import acting, networks, types
 from ob2i_tf.errors import CheckpointError
 from ob2i_tf.linear import agents
 
@@ -64,3 +64,8 @@ def test_what_it_cannot_take_is_refused():
 def test_what_is_out_of_range_is_named(keywords, name):
     with pytest.raises(ValueError, match=name):
         posterior_of(**keywords)
+
+
+def test_it_is_not_for_xla():
+    with pytest.raises(ValueError, match='cannot be compiled with a LsviPosterior'):
+        acting.Policy(posterior_of(), acting.mean_preferences, xla=True)
