@@ -148,8 +148,8 @@ class Runner:
         _set_up_devices(tf32)
         for name, part, kind in (('network', network, tf.keras.Model),
                                  ('posterior', posterior, posteriors.Posterior)):  # fmt: skip
-            if not (inspect.isclass(part) and issubclass(part, kind)):
-                raise ConfigError(f'Runner.{name} must be a class of a {name}, got {part!r}')
+            if not callable(part) or (inspect.isclass(part) and not issubclass(part, kind)):
+                raise ConfigError(f'Runner.{name} must be what makes a {name}, got {part!r}')
         self._directory = Path(base_dir)
         self._seed = seed
         self._num_iterations = num_iterations

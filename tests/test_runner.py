@@ -446,7 +446,7 @@ def test_a_run_goes_on_only_with_the_data_that_it_began_with(tmp_path):
 
 @pytest.mark.parametrize('value, what', [
     ('@EnsemblePosterior()', 'write @EnsemblePosterior, not @EnsemblePosterior()'),
-    ('@UcbBonus', 'Runner.posterior must be a class of a posterior'),
+    ('@UcbBonus', 'Runner.posterior must be what makes a posterior'),
 ])  # fmt: skip
 def test_a_part_that_is_none_is_named(tmp_path, value, what):
     output = run(tmp_path / 'run', status=2, Runner__posterior=value)
