@@ -15,7 +15,7 @@ import tensorflow as tf
 import gin
 from ob2i_tf import bonuses, networks
 from ob2i_tf.compiled import Compiled
-from ob2i_tf.errors import NotFiniteError
+from ob2i_tf.errors import ConfigError, NotFiniteError
 
 TIE_BREAKS = ('random', 'lowest')
 BELIEFS = ('sample', 'mean')
@@ -69,7 +69,12 @@ def ids_preferences(q_values, scale: float = 0.1, rho: float = 1.0, epsilon: flo
 
     Returns:
       [B, A], -regret^2 / information.
+
+    Raises:
+      ConfigError: if `rho` is not above 0; every action would then be as good as any other.
     """
+    if rho <= 0:
+        raise ConfigError(f'ids_preferences.rho must be above 0, got {rho}')
     mean = mean_preferences(q_values)
     std = bonuses.ensemble_std(q_values)
     regret = tf.reduce_max(mean + scale * std, axis=-1, keepdims=True) - (mean - scale * std)

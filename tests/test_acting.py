@@ -3,6 +3,7 @@ import pytest
 import tensorflow as tf
 
 from ob2i_tf import acting, bonuses, networks, posteriors
+from ob2i_tf.errors import ConfigError
 
 THREE_HEADS = np.array([[[1.0, 0.0], [1.2, 0.4], [0.8, -0.4]]], np.float32)
 
@@ -29,6 +30,11 @@ def test_ids_where_the_heads_agree_is_greedy_and_finite():
     assert np.isfinite(preferences).all() and preferences.argmax() == 1
     q_values[0, :5, 0] += 1.0  # Two actions of zero spread, one with some.
     assert np.isfinite(acting.ids_preferences(q_values, 0.1, 1.0, 1e-5)).all()
+
+
+def test_ids_without_a_spread_of_returns_is_refused():
+    with pytest.raises(ConfigError, match='ids_preferences.rho must be above 0, got 0'):
+        acting.ids_preferences(THREE_HEADS, rho=0.0)
 
 
 def test_tied_votes_are_drawn_uniformly_among_the_tied():
