@@ -8,10 +8,12 @@ taken of training episodes, which explore and which the paper's figure probably 
 evaluation episodes; --evaluation adds games that `python -m ob2i_tf.evaluate` played. An evaluation
 ends after a number of steps and not of games, which would hide games that fail, as they are long;
 so of each evaluation only games count that began early enough to end in it whatever happened.
+--earlier names a folder that this command wrote, whose runs are taken in: those of another machine,
+or whose folders are gone.
 
-Writes into the folder: episodes.csv, a row an episode; curves.csv, training episodes in bins of
-agent steps; runs.csv, the end of each run; summary.csv, over mazes; comparison.csv, methods on the
-same mazes; and relative_length.png and .svg.
+Writes into the folder: episodes.csv, a row an episode (of earlier runs none); curves.csv, training
+episodes in bins of agent steps; runs.csv, the end of each run; summary.csv, over mazes;
+comparison.csv, methods on the same mazes; and relative_length.png and .svg.
 Exit status: 0 written, 1 it could not be, 2 the command line is wrong.
 """
 
@@ -153,6 +155,7 @@ def _by_run(evaluation, runs):
 
 _MAZE = ['method', 'wall_density', 'maze_seed']
 _RUN = [*_MAZE, 'seed']
+_END = ['run_steps', 'cut_short', 'walls', 'relative_length', 'reached_goal', 'episodes']
 
 
 def per_run(table) -> pd.DataFrame:
@@ -252,14 +255,18 @@ def _mean_and_interval(values):
     return np.array([mean, mean - half, mean + half])
 
 
-def figure(table, bin_steps=BIN_STEPS):
-    """Training episodes over agent steps: median over mazes and quartiles, a panel a density."""
-    densities = sorted(table['wall_density'].unique())
-    look = figures.looks(set(table['method']))
+def figure(of_runs):
+    """Training episodes over agent steps: median over mazes and quartiles, a panel a density.
+
+    Args:
+      of_runs: what `curves` returns.
+    """
+    of_mazes = _over_seeds(of_runs)
+    densities = sorted(set(of_mazes.columns.get_level_values('wall_density')))
+    look = figures.looks(set(of_mazes.columns.get_level_values('method')))
     with figures.style():
         picture, axes = figures.grid(len(densities))
         lines = {}
-        of_mazes = _over_seeds(curves(table, bin_steps))
         for axis, density in zip(axes, densities):
             chosen = of_mazes.loc[:, of_mazes.columns.get_level_values('wall_density') == density]
             counts = []
@@ -289,26 +296,63 @@ def figure(table, bin_steps=BIN_STEPS):
         return figures.rendered('relative_length', 'Relative length', caption, picture)
 
 
-def write(sources, out, evaluation=None) -> Path:
+def read_tables(folder):
+    """(ends of runs, curves) as `per_run` and `curves` return them, from a folder of `write`."""
+    tables = {}
+    for name, keys, values in (
+        ('runs', [*_RUN, 'played'], _END),
+        ('curves', [*_RUN, 'agent_steps'], ['relative_length']),
+    ):
+        path = Path(folder) / f'{name}.csv'
+        try:
+            tables[name] = pd.read_csv(path)
+        except (OSError, ValueError) as error:
+            raise UserError(f'{path} cannot be read: {error}') from error
+        if list(tables[name]) != [*keys, *values]:
+            raise UserError(f'{path} has the columns {list(tables[name])}, not {[*keys, *values]}')
+        if tables[name].isna().any(axis=None):
+            raise UserError(f'{path} is damaged: a value is missing')
+        if tables[name].duplicated(keys).any():
+            raise UserError(f'{path} is damaged: a row is there twice')
+    tidy = tables['curves'].set_index(['agent_steps', *_RUN])
+    return tables['runs'], tidy['relative_length'].unstack(_RUN)
+
+
+def join(new, earlier, problems):
+    """Two pairs of (ends of runs, curves) as one; of a run in both the new one counts."""
+    (ends, of_runs), (earlier_ends, earlier_of_runs) = new, earlier
+    keys = set(ends[_RUN].itertuples(index=False, name=None)) | set(of_runs.columns)
+    twice = earlier_ends[_RUN].apply(tuple, axis=1).isin(keys)
+    for run in sorted(set(earlier_ends[twice][_RUN].itertuples(index=False, name=None))):
+        problems.append(f'{run}: also in the earlier tables, which do not count for it')
+    left = earlier_of_runs.drop(columns=[run for run in earlier_of_runs if run in keys])
+    return (
+        pd.concat([ends, earlier_ends[~twice]]).sort_values([*_RUN, 'played'], ignore_index=True),
+        pd.concat([of_runs, left], axis=1).sort_index(axis=0).sort_index(axis=1),
+    )
+
+
+def write(sources, out, evaluation=None, earlier=None) -> Path:
     """Writes all files into the folder `out`; returns it."""
     runs = load.load(sources)
     table = episodes(runs, evaluation and _read_evaluation(evaluation, runs.problems))
+    ends, of_runs = per_run(table), curves(table)
+    if earlier:
+        ends, of_runs = join((ends, of_runs), read_tables(earlier), runs.problems)
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
     table.to_csv(out / 'episodes.csv', index=False, float_format='%.4g')
-    ends = per_run(table)
     ends.to_csv(out / 'runs.csv', index=False, float_format='%.4g')
     of_mazes = per_maze(ends)
     lengths = sorted(set(ends.loc[~ends['cut_short'], 'run_steps']))
     if len(lengths) > 1:
         runs.problems.append(f'runs of different lengths are summed up together: {lengths}')
     summary(of_mazes).to_csv(out / 'summary.csv', index=False, float_format='%.4g')
-    of_runs = curves(table)
     tidy = of_runs.unstack().rename('relative_length').dropna().reset_index()
     tidy.to_csv(out / 'curves.csv', index=False, float_format='%.4g')
     compared = comparison(of_runs, of_mazes)
     compared.to_csv(out / 'comparison.csv', index=False, float_format='%.4g')
-    picture = figure(table)
+    picture = figure(of_runs)
     (out / 'relative_length.png').write_bytes(picture.png)
     (out / 'relative_length.svg').write_text(picture.svg)
     for problem in runs.problems:
@@ -325,9 +369,10 @@ def main(argv=None):
     parser.add_argument('runs', nargs='+', metavar='RUNS')
     parser.add_argument('--out', required=True, metavar='DIR')
     parser.add_argument('--evaluation', metavar='FILE')
+    parser.add_argument('--earlier', metavar='DIR')
     arguments = parser.parse_args(argv)
     try:
-        print(write(arguments.runs, arguments.out, arguments.evaluation))
+        print(write(arguments.runs, arguments.out, arguments.evaluation, arguments.earlier))
     except (UserError, OSError) as error:
         print('error:', ' '.join(str(error).split()), file=sys.stderr)
         return 1

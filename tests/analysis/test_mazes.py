@@ -9,6 +9,7 @@ from ob2i_tf.environments import mnist_maze
 from tests.analysis import folders
 
 EPISODES = 'frames,score,length\n'
+TABLES = ('runs.csv', 'curves.csv', 'summary.csv', 'comparison.csv')
 
 
 def write_run(base, method, maze, lengths, density=0.4, seed=0, planned=4, done=4, **bindings):
@@ -253,3 +254,53 @@ def test_the_command_writes_its_files(tmp_path, capsys):
     (tmp_path / 'runs2').mkdir()
     assert mazes.main([str(tmp_path / 'runs2'), '--out', str(tmp_path / 'out')]) == 1
     assert 'no run folder' in capsys.readouterr().err
+
+
+def assert_equal_tables(out, expected):
+    for name in TABLES:  # They have four digits.
+        pd.testing.assert_frame_equal(
+            pd.read_csv(out / name), pd.read_csv(expected / name), rtol=1e-3
+        )
+
+
+def test_runs_of_earlier_tables_count_as_if_their_folders_were_there(tmp_path, capsys):
+    lengths = {'BEBU': [1000, 900, 54], 'OB2I': [1000, 990, 36]}
+    for base, mazes_of in (('first', [0]), ('second', [1]), ('all', [0, 1])):
+        for maze in mazes_of:
+            for method in lengths:
+                write_run(tmp_path / base, method, maze, [*lengths[method], 36 + 18 * maze])
+    first, second, both = (tmp_path / f'of_{name}' for name in ('first', 'second', 'all'))
+    assert mazes.main([str(tmp_path / 'first'), '--out', str(first)]) == 0
+    assert mazes.main([str(tmp_path / 'all'), '--out', str(both)]) == 0
+    arguments = ['--out', str(second), '--earlier', str(first)]
+    assert mazes.main([str(tmp_path / 'second'), *arguments]) == 0
+    assert_equal_tables(second, both)
+    assert 'also in the earlier' not in capsys.readouterr().err
+
+    assert mazes.main([str(tmp_path / 'all'), *arguments]) == 0  # Half of them twice.
+    assert_equal_tables(second, both)
+    assert "('OB2I', 0.4, 0, 0): also in the earlier tables" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize('table', ['runs', 'curves'])
+def test_damaged_earlier_tables_are_named(tmp_path, capsys, table):
+    write_run(tmp_path / 'runs', 'OB2I', 0, [1000, 900, 36])
+    out = tmp_path / 'out'
+    arguments = [str(tmp_path / 'runs'), '--out', str(tmp_path / 'other'), '--earlier', str(out)]
+    assert mazes.main(arguments) == 1
+    assert f'error: {out}/runs.csv cannot be read' in capsys.readouterr().err
+    assert mazes.main([str(tmp_path / 'runs'), '--out', str(out)]) == 0
+    path = out / f'{table}.csv'
+    whole = path.read_text()
+    for text, message in (
+        (whole[: whole.rindex(',')], 'a value is missing'),
+        (whole.replace('maze_seed', 'maze'), 'has the columns'),
+        (whole + whole.splitlines()[-1] + '\n', 'a row is there twice'),
+        ('', 'cannot be read'),
+    ):
+        path.write_text(text)
+        capsys.readouterr()
+        assert mazes.main(arguments) == 1
+        said = capsys.readouterr().err
+        assert str(path) in said and message in said and said.count('\n') == 1
+    assert not (tmp_path / 'other').exists()
