@@ -1,5 +1,6 @@
 """The agent: acts, records whole episodes, and calls the learner on schedule."""
 
+import numbers
 from typing import Callable, Literal
 
 import numpy as np
@@ -7,6 +8,7 @@ from absl import logging
 
 import gin
 from ob2i_tf import acting, metrics, schedules, types
+from ob2i_tf.errors import ConfigError
 
 WARMUPS = ('random', 'epsilon_greedy')
 HEAD_SPANS = ('game', 'episode')
@@ -104,13 +106,23 @@ class Agent:
         self._heads = np.zeros(num_envs, np.int32)
         self._recorders = []
         self._postponed = False
+        self._scheduled_epsilon()
 
     @property
     def epsilon(self):
         """Of the next action."""
         if self._warmup == 'random' and self.agent_steps < self._learning_starts:
             return 1.0
-        return self._epsilon(self.agent_steps)
+        return self._scheduled_epsilon()
+
+    def _scheduled_epsilon(self):
+        value = self._epsilon(self.agent_steps)
+        if not (isinstance(value, numbers.Real) and 0 <= value <= 1):
+            raise ConfigError(
+                f'Agent.epsilon must map agent steps to a number in 0..1, got {value!r} at '
+                f'{self.agent_steps}'
+            )
+        return value
 
     @property
     def heads(self):

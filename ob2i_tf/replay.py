@@ -17,6 +17,7 @@ import uuid
 import warnings
 import zipfile
 import zlib
+from pathlib import Path, PurePosixPath
 from typing import Optional
 
 import numpy as np
@@ -552,16 +553,28 @@ class EpisodeReplay:
                     steps = steps[length:]
 
 
-def machine_memory_bytes():
-    """Physical memory, or the limit of the control group if that is lower."""
+def machine_memory_bytes(groups='/proc/self/cgroup', root='/sys/fs/cgroup'):
+    """Physical memory, or the least limit of the control groups that this process is in."""
     sizes = [os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')]
-    for path in ('/sys/fs/cgroup/memory.max', '/sys/fs/cgroup/memory/memory.limit_in_bytes'):
+    for path in _memory_limits(groups, Path(root)):
         try:
-            with open(path) as file:
-                sizes.append(int(file.read()))
+            sizes.append(int(path.read_text()))
         except (OSError, ValueError):  # ValueError: 'max'.
             continue
     return min(sizes)
+
+
+def _memory_limits(groups, root):
+    """Files that may hold a limit: of the group of this process, and of all that hold it."""
+    own = {'': '/', 'memory': '/'}  # {controller: group}; version 2 has one tree without a name.
+    with contextlib.suppress(OSError):  # Not Linux.
+        for line in Path(groups).read_text().splitlines():
+            _, controllers, group = line.split(':', 2)
+            own |= dict.fromkeys(own.keys() & set(controllers.split(',')), group)
+    for controller, name in (('', 'memory.max'), ('memory', 'memory.limit_in_bytes')):
+        group = PurePosixPath(own[controller])
+        for folder in (group, *group.parents):
+            yield root / controller / str(folder).lstrip('/') / name
 
 
 def _gigabytes(size):

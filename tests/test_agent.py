@@ -9,6 +9,7 @@ import tensorflow as tf
 import gin
 from ob2i_tf import acting, bonuses, networks, optimizers, posteriors, updates
 from ob2i_tf.agent import Agent
+from ob2i_tf.errors import ConfigError
 from ob2i_tf.learner import QLearner
 from ob2i_tf.replay import EpisodeReplay
 from tests import chain
@@ -113,6 +114,14 @@ def test_epsilon_changes_at_its_very_step():
     np.testing.assert_allclose(epsilons, [1.0] * 40 + [1 - s / 200 for s in range(40, 100)])
     *_, epsilons, _ = play(100, epsilon=epsilon, warmup='epsilon_greedy')
     np.testing.assert_allclose(epsilons, [1 - s / 200 for s in range(100)])
+
+
+def test_an_epsilon_that_is_no_probability_is_refused():
+    for wrong in (lambda _: 'x', optimizers.adam, lambda _: 1.1, lambda _: float('nan')):
+        with pytest.raises(ConfigError, match='Agent.epsilon must map .* at 0'):
+            play(1, epsilon=wrong)
+    with pytest.raises(ConfigError, match='got -0.1 at 50'):
+        play(60, epsilon=lambda steps: 0.1 if steps < 50 else -0.1)
 
 
 @pytest.mark.parametrize('resample_head_on, span', [('game', 10), ('episode', 5)])
