@@ -4,6 +4,7 @@ Importing the package selects Keras 2 (tf-keras), which TF-Agents needs. That ch
 when TensorFlow is imported, so it has to be made before.
 """
 
+import importlib.util
 import os
 import sys
 
@@ -27,3 +28,10 @@ def _select_keras_2():
 _select_keras_2()
 
 gymnasium.register('ob2i/MnistMaze-v0', entry_point='ob2i_tf.environments.mnist_maze:MnistMaze')
+
+
+def __getattr__(name):
+    """Modules are imported when they are first asked for, as `ob2i_tf.targets` is."""
+    if not name.startswith('_') and importlib.util.find_spec(f'{__name__}.{name}'):
+        return importlib.import_module(f'{__name__}.{name}')
+    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')

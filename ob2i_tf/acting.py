@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 import gin
-from ob2i_tf import bonuses, networks
+from ob2i_tf import bonuses, moments, networks
 from ob2i_tf.compiled import Compiled
 from ob2i_tf.errors import ConfigError, NotFiniteError
 
@@ -45,7 +45,7 @@ def head_preferences(q_values, heads):
 @gin.configurable
 def mean_preferences(q_values):
     """The mean of the heads, [B, K, A] -> [B, A]; with one head, plain greedy Q-learning."""
-    return tf.reduce_mean(tf.convert_to_tensor(q_values), axis=1)
+    return tf.reduce_mean(moments.floating(q_values), axis=1)
 
 
 @gin.configurable
@@ -71,10 +71,13 @@ def ids_preferences(q_values, scale: float = 0.1, rho: float = 1.0, epsilon: flo
       [B, A], -regret^2 / information.
 
     Raises:
-      ConfigError: if `rho` is not above 0; every action would then be as good as any other.
+      ConfigError: if `rho` or `epsilon` is not above 0; every action would then be as good as any
+        other, or the ratio without a value.
     """
-    if rho <= 0:
-        raise ConfigError(f'ids_preferences.rho must be above 0, got {rho}')
+    if rho <= 0 or epsilon <= 0:
+        raise ConfigError(
+            f'ids_preferences.rho and .epsilon must be above 0, got {rho} and {epsilon}'
+        )
     mean = mean_preferences(q_values)
     std = bonuses.ensemble_std(q_values)
     regret = tf.reduce_max(mean + scale * std, axis=-1, keepdims=True) - (mean - scale * std)
@@ -121,9 +124,16 @@ class Policy:
       tie_break: see `greedy_actions`.
       belief: what of the posterior is acted on, its 'sample' or its 'mean'.
       xla: whether XLA compiles the call.
+      name: the binding that `preferences` comes from, for errors.
+
+    Raises:
+      ConfigError: if `preferences` does not map [B, K, A] to [B, A].
     """
 
-    def __init__(self, posterior, preferences, tie_break='random', belief='sample', xla=False):
+    def __init__(
+        self, posterior, preferences, tie_break='random', belief='sample', xla=False,
+        name='preferences',
+    ):  # fmt: skip
         if tie_break not in TIE_BREAKS:
             raise ValueError(f'tie_break must be one of {TIE_BREAKS}, got {tie_break!r}')
         if belief not in BELIEFS:
@@ -132,6 +142,7 @@ class Policy:
         self._num_actions = posterior.network.num_actions
         self._function = preferences
         self._takes = set(inspect.signature(preferences).parameters)
+        self._check(name)
         if posterior.needs_heads and 'heads' not in self._takes:
             raise ValueError(
                 f'{_name(posterior)} has to be acted on by a preference that follows a '
@@ -175,6 +186,16 @@ class Policy:
 
     def compiled_functions(self):
         return [self._compiled.function]
+
+    def _check(self, name):
+        """Traces the preference function, so that a wrong one is refused before anything runs."""
+        options = {'seed': [0, 0], 'heads': [0]}
+        options = {key: tf.constant(options[key]) for key in options.keys() & self._takes}
+        q_values = tf.TensorSpec([1, self._posterior.network.num_heads, self._num_actions])
+        bonuses.check_traced(
+            name, lambda q_values: self._function(q_values, **options), q_values,
+            (1, self._num_actions), 'values [B, heads, actions] to preferences [B, actions]',
+        )  # fmt: skip
 
     def _preferences(self, observations, heads, seed):
         belief_seed, own_seed = networks.split_draws(seed)

@@ -91,7 +91,9 @@ class Agent:
         self.update = update
         self.replay = replay
         self.agent_steps = 0
-        self.policy = acting.Policy(posterior, preferences, tie_break, xla=xla)
+        self.policy = acting.Policy(
+            posterior, preferences, tie_break, xla=xla, name='Agent.preferences'
+        )
         self._phases = metrics.Phases() if phases is None else phases
         self._num_envs = num_envs
         self._rng = rng

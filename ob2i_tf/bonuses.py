@@ -6,7 +6,8 @@ import numpy as np
 import tensorflow as tf
 
 import gin
-from ob2i_tf import networks, types
+from ob2i_tf import moments, networks, types
+from ob2i_tf.errors import ConfigError, UserError
 from ob2i_tf.moments import RunningStd
 
 RND_SCALES = ('returns', 'bonuses')
@@ -26,13 +27,38 @@ def ensemble_std(q_values):
     Returns:
       [..., A], the population standard deviation over the heads.
     """
-    q_values = tf.convert_to_tensor(q_values)
+    q_values = moments.floating(q_values)
     # Equal heads shifted by one of them are exactly 0, whatever their mean would round to.
     shifted = q_values - tf.stop_gradient(q_values[..., :1, :])
     deviations = shifted - tf.reduce_mean(shifted, axis=-2, keepdims=True)
     variance = tf.reduce_mean(tf.square(deviations), axis=-2)
     positive = variance > 0
     return tf.where(positive, tf.sqrt(tf.where(positive, variance, 1)), 0)
+
+
+def check_traced(name, function, q_values, shape, what):
+    """Traces a function of the heads' values, which a binding chose, before anything runs.
+
+    Args:
+      name: the binding.
+      function: takes q_values.
+      q_values: a TensorSpec.
+      shape: that its result has to have.
+      what: it maps to what, in words.
+
+    Raises:
+      ConfigError: if it cannot be traced, or gives something else.
+    """
+    try:
+        traced = tf.function(function, autograph=False).get_concrete_function(q_values)
+        result = traced.structured_outputs
+    except UserError:
+        raise
+    except Exception as error:
+        reason = f'{type(error).__name__}: {error}'
+        raise ConfigError(f'{name} has to map {what}, but ends in {reason}') from error
+    if getattr(result, 'shape', None) != shape:
+        raise ConfigError(f'{name} has to map {what}, but {q_values.shape} gives {result}')
 
 
 class Bonus(tf.Module):
@@ -86,6 +112,10 @@ class UcbBonus(Bonus):
             raise ValueError(
                 f'UcbBonus.rows_at_a_time must be at least 0, got {rows_at_a_time}'
             )
+        check_traced(
+            'UcbBonus.measure', measure, tf.TensorSpec([1, 2, 3]), (1, 3),
+            'values [..., heads, actions] to bonuses [..., actions]',
+        )  # fmt: skip
         self._measure = measure
         self._normalize_reward_bonus = normalize_reward_bonus
         self._normalize_next_bonus = normalize_next_bonus

@@ -3,6 +3,12 @@
 import tensorflow as tf
 
 
+def floating(x):
+    """x as a tensor, integers as float32."""
+    x = tf.convert_to_tensor(x)
+    return x if x.dtype.is_floating else tf.cast(x, tf.float32)
+
+
 class RunningStd(tf.Module):
     """The population standard deviation of all values seen so far.
 
@@ -47,6 +53,5 @@ class RunningStd(tf.Module):
 
     def normalize(self, x):
         """x / running standard deviation, in the type of x (float32 for integers)."""
-        x = tf.convert_to_tensor(x)
-        x = x if x.dtype.is_floating else tf.cast(x, tf.float32)
+        x = floating(x)
         return x / tf.cast(self.std, x.dtype)

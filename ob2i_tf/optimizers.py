@@ -13,6 +13,7 @@ def adam(
 
     Defaults are the paper's for Atari (table 4). One fused op a variable.
     """
+    _check_rate('adam', learning_rate)
     return tf.keras.optimizers.legacy.Adam(learning_rate, beta_1, beta_2, epsilon)
 
 
@@ -28,8 +29,14 @@ def rmsprop(
 
     Without `centered`, E[g] is left out.
     """
+    _check_rate('rmsprop', learning_rate)
     # A momentum of 0 would be left to another formula of Keras, sqrt(E[g^2] - E[g]^2) + epsilon,
     # which is NaN where rounding makes the difference negative; a function selects the fused op.
     return tf.keras.optimizers.legacy.RMSprop(
         learning_rate, decay, lambda: momentum, epsilon, centered
     )
+
+
+def _check_rate(name, learning_rate):
+    if not learning_rate >= 0:
+        raise ValueError(f'{name}.learning_rate must not be negative, got {learning_rate}')

@@ -150,6 +150,8 @@ class Runner:
                                  ('posterior', posterior, posteriors.Posterior)):  # fmt: skip
             if not callable(part) or (inspect.isclass(part) and not issubclass(part, kind)):
                 raise ConfigError(f'Runner.{name} must be what makes a {name}, got {part!r}')
+        if not callable(update) or (inspect.isclass(update) and not hasattr(update, 'next_batch')):
+            raise ConfigError(f'Runner.update must be what makes an update, got {update!r}')
         self._directory = Path(base_dir)
         self._seed = seed
         self._num_iterations = num_iterations
@@ -207,7 +209,7 @@ class Runner:
             xla='acting' in xla)  # fmt: skip
         self._evaluation_policy = acting.Policy(
             self._posterior, evaluation_preferences, evaluation_tie_break, evaluation_belief,
-            xla='acting' in xla)  # fmt: skip
+            xla='acting' in xla, name='Runner.evaluation_preferences')  # fmt: skip
         parts = {
             'learner': self._learner, 'posterior': self._posterior, **self._update.trackables
         }  # fmt: skip

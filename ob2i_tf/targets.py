@@ -45,7 +45,9 @@ def one_step(
     Raises:
       ValueError: if shapes disagree.
     """
-    rewards, discounts, next_q = map(_floats, (rewards, discounts, next_q))
+    rewards, discounts, next_q, alpha_1, alpha_2 = map(
+        _floats, (rewards, discounts, next_q, alpha_1, alpha_2)
+    )
     reward_bonus = tf.zeros_like(rewards) if reward_bonus is None else _floats(reward_bonus)
     next_bonus = tf.zeros_like(next_q[:, 0]) if next_bonus is None else _floats(next_bonus)
     chooser = next_q if online_next_q is None else _floats(online_next_q)
@@ -124,6 +126,7 @@ def backward_induction(
     rewards, discounts, next_q, reward_bonus, next_bonus = map(
         _floats, (rewards, discounts, next_q, reward_bonus, next_bonus)
     )
+    beta, alpha_1, alpha_2 = map(_floats, (beta, alpha_1, alpha_2))
     actions = tf.cast(actions, tf.int32)
     tf.debugging.assert_shapes(
         [

@@ -107,6 +107,10 @@ class EpisodicUpdate:
             )
         if not (0 <= np.min(beta) and np.max(beta) <= 1):
             raise ValueError(f'EpisodicUpdate.beta must be in 0..1, got {beta}')
+        if tail != 'pad' and consumption != 'in_parts':
+            logging.warning(
+                'EpisodicUpdate.tail = %r changes nothing: consumption is %r.', tail, consumption
+            )
         del selector
         _check_mask_probability('EpisodicUpdate', mask_probability)
         _build_bonus(bonus, replay, seed, alpha_1, alpha_2)

@@ -1,8 +1,10 @@
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from ob2i_tf import acting, bonuses, networks, posteriors
+from ob2i_tf import acting, bonuses, networks, posteriors, schedules
 from ob2i_tf.errors import ConfigError
 
 THREE_HEADS = np.array([[[1.0, 0.0], [1.2, 0.4], [0.8, -0.4]]], np.float32)
@@ -33,8 +35,9 @@ def test_ids_where_the_heads_agree_is_greedy_and_finite():
 
 
 def test_ids_without_a_spread_of_returns_is_refused():
-    with pytest.raises(ConfigError, match='ids_preferences.rho must be above 0, got 0'):
-        acting.ids_preferences(THREE_HEADS, rho=0.0)
+    for wrong in ({'rho': 0.0}, {'epsilon': 0.0}):  # Every action alike, or 0 / 0.
+        with pytest.raises(ConfigError, match='ids_preferences.rho and .epsilon must be above 0'):
+            acting.ids_preferences(THREE_HEADS, **wrong)
 
 
 def test_tied_votes_are_drawn_uniformly_among_the_tied():
@@ -173,6 +176,7 @@ def test_the_seed_of_a_preference_is_not_that_of_the_belief():
 
     network = networks.MultiHeadQNetwork(2, 1, 4, conv_layers=())
     policy = acting.Policy(Belief(network, network, None, 1, 0), preferences)
+    seeds.clear()
     tf.config.run_functions_eagerly(True)
     try:
         for _ in range(2):
@@ -210,8 +214,27 @@ def test_a_preference_sees_all_heads_unless_it_says_that_it_looks_at_one(network
     stacks, heads = observations(1), np.array([2], np.int32)
     values = network(stacks).numpy()[0]
     expected = (values[2] + 0.5 * values.std(axis=0)).argmax()
-    (action,) = policy_of(network, followed_and_uncertain).actions(
-        stacks, heads, 0.0, np.random.default_rng(0)
-    )
+    policy = policy_of(network, followed_and_uncertain)
+    seen.clear()
+    (action,) = policy.actions(stacks, heads, 0.0, np.random.default_rng(0))
     assert (action, seen) == (expected, [3])
     assert acting.head_preferences.of_one_head
+
+
+def test_integer_values_are_numbers_too():
+    q_values = np.array([[[1, 3, 2], [2, 3, 3]]])
+    for preferences in (acting.mean_preferences, acting.ucb_preferences, acting.ids_preferences,
+                        acting.vote_preferences):  # fmt: skip
+        np.testing.assert_array_equal(
+            preferences(q_values), preferences(q_values.astype(np.float32))
+        )
+    np.testing.assert_array_equal(acting.mean_preferences(q_values), [[1.5, 3.0, 2.5]])
+
+
+@pytest.mark.parametrize('preferences', [
+    functools.partial(acting.ids_preferences, rho=0.0), lambda q_values: q_values,
+    lambda q_values: 1.0, lambda q_values: q_values['a'], schedules.linear,
+])  # fmt: skip
+def test_a_preference_that_is_none_is_refused_at_once(network, preferences):
+    with pytest.raises(ConfigError, match='Agent.preferences has to map|ids_preferences.rho'):
+        policy_of(network, preferences, name='Agent.preferences')

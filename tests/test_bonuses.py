@@ -3,6 +3,7 @@ import pytest
 import tensorflow as tf
 
 from ob2i_tf import bonuses, networks, types, updates
+from ob2i_tf.errors import ConfigError
 from ob2i_tf.moments import RunningStd
 from ob2i_tf.replay import EpisodeReplay
 
@@ -11,6 +12,10 @@ def test_ensemble_std_is_the_population_std():
     assert float(bonuses.ensemble_std([[1.0], [3.0]])[0]) == 1.0
     q_values = np.random.default_rng(0).normal(size=(5, 7, 10, 4)).astype(np.float32)
     np.testing.assert_allclose(bonuses.ensemble_std(q_values), q_values.std(-2), rtol=1e-5)
+
+
+def test_ensemble_std_of_integers():
+    np.testing.assert_array_equal(bonuses.ensemble_std([[1, 2], [3, 2]]), [1.0, 0.0])
 
 
 def test_ensemble_std_of_equal_heads_is_0_with_gradient_0():
@@ -295,6 +300,9 @@ def test_rnd_convolves_over_images_only():
 def test_numbers_out_of_range_are_named():
     with pytest.raises(ValueError, match='UcbBonus.rows_at_a_time .* got -1'):
         bonuses.UcbBonus(rows_at_a_time=-1)
+    for wrong in (lambda q_values: q_values, lambda q_values: None, tf.nn.conv2d):
+        with pytest.raises(ConfigError, match='UcbBonus.measure has to map'):
+            bonuses.UcbBonus(measure=wrong)
     with pytest.raises(ValueError, match='RndBonus .*features >= 1'):
         bonuses.RndBonus(features=0)
 

@@ -101,6 +101,13 @@ def test_the_package_registers_the_maze_and_imports_no_tensorflow():
     assert 'tensorflow' not in imported
 
 
+def test_modules_come_with_the_package_when_they_are_asked_for():
+    done = python('import ob2i_tf as o; print(o.targets.__name__, o.environments.make.__name__)')
+    assert done.stdout.split() == ['ob2i_tf.targets', 'make'], done.stderr
+    done = python('import ob2i_tf; ob2i_tf.target')
+    assert "module 'ob2i_tf' has no attribute 'target'" in done.stderr
+
+
 def test_keras_3_imported_before_is_an_error_that_says_so():
     done = python('import tensorflow; import ob2i_tf')
     assert done.returncode == 1

@@ -98,3 +98,9 @@ def test_gradients_are_clipped_only_by_a_norm(max_norm):
         np.testing.assert_allclose(
             variable, value - factor * gradient, rtol=1e-4, atol=1e-5 * max(1, factor * norm)
         )
+
+
+@pytest.mark.parametrize('optimizer', [optimizers.adam, optimizers.rmsprop])
+def test_a_rate_below_0_is_refused(optimizer):
+    with pytest.raises(ValueError, match=r'learning_rate must not be negative, got -0.1'):
+        optimizer(learning_rate=-0.1)

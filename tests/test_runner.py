@@ -260,6 +260,8 @@ def test_a_configuration_that_a_part_refuses_leaves_no_trace(tmp_path):
     other = tmp_path / 'run'
     last = run(other, status=2, EpisodicUpdate__beta=1.5).strip().splitlines()[-1]
     assert last == 'error: EpisodicUpdate.beta must be in 0..1, got 1.5'
+    last = run(other, status=2, Runner__evaluation_preferences='@linear').splitlines()[-1]
+    assert last.startswith('error: Runner.evaluation_preferences has to map')
     run(other, Runner__num_iterations=0)
 
 
@@ -444,11 +446,12 @@ def test_a_run_goes_on_only_with_the_data_that_it_began_with(tmp_path):
     runner._check_data(tmp_path, '60,000 digits')  # An older version did not write it.
 
 
-@pytest.mark.parametrize('value, what', [
-    ('@EnsemblePosterior()', 'write @EnsemblePosterior, not @EnsemblePosterior()'),
-    ('@UcbBonus', 'Runner.posterior must be what makes a posterior'),
+@pytest.mark.parametrize('name, value, what', [
+    ('posterior', '@EnsemblePosterior()', 'write @EnsemblePosterior, not @EnsemblePosterior()'),
+    ('posterior', '@UcbBonus', 'Runner.posterior must be what makes a posterior'),
+    ('update', '@UcbBonus', 'Runner.update must be what makes an update'),
 ])  # fmt: skip
-def test_a_part_that_is_none_is_named(tmp_path, value, what):
-    output = run(tmp_path / 'run', status=2, Runner__posterior=value)
+def test_a_part_that_is_none_is_named(tmp_path, name, value, what):
+    output = run(tmp_path / 'run', status=2, **{f'Runner__{name}': value})
     assert what in output.splitlines()[-1]
     assert not (tmp_path / 'run').exists()

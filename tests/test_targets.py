@@ -250,3 +250,16 @@ def test_each_head_has_its_beta(reading, mask_next_bonus):
                 rewards, discounts, actions, next_q[:, k : k + 1], *bonus, beta=beta, **weights
             )
             np.testing.assert_allclose(y[:, k : k + 1], expected, rtol=0, atol=5e-5)
+
+
+def test_weights_may_be_lists_and_of_any_type(reading):
+    greedy, _ = reading
+    arrays = episode(9, heads=2)
+    expected = targets.backward_induction(
+        *arrays, beta=np.float32([0.5, 0.25]), alpha_1=0.5, alpha_2=1.0, greedy=greedy
+    )
+    for beta in ([0.5, 0.25], tf.constant([0.5, 0.25], tf.float64)):
+        y = targets.backward_induction(
+            *arrays, beta=beta, alpha_1=np.float64(0.5), alpha_2=tf.constant(1), greedy=greedy
+        )
+        np.testing.assert_array_equal(y, expected)

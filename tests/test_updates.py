@@ -130,6 +130,13 @@ def test_a_tail_is_padded_where_replay_has_no_episode_to_draw_any_more():
     assert batch.weights.sum() == 8
 
 
+def test_a_tail_where_episodes_are_whole_is_told(caplog):
+    for consumption, told in (('pooled', True), ('whole', True), ('in_parts', False)):
+        caplog.clear()
+        updates.EpisodicUpdate(*parts()[:3], consumption=consumption, tail='other_episode')
+        assert ('EpisodicUpdate.tail' in caplog.text) == told
+
+
 def test_a_bonus_without_weights_and_weights_without_a_bonus_are_told(caplog):
     for keywords, told in (
         ({'bonus': bonuses.UcbBonus()}, 'The bonus changes nothing'),

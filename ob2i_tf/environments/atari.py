@@ -11,6 +11,7 @@ from typing import Any, Dict, Optional, Sequence
 import ale_py
 import gymnasium
 import numpy as np
+from absl import logging
 from ale_py import roms
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
@@ -359,29 +360,42 @@ def make_atari(
       ValueError: an unknown game, a value out of range.
     """
     rom = games.resolve(name)
-    frames_by_game = {
-        games.resolve(game): frames for game, frames in (max_episode_frames_by_game or {}).items()
-    }
-    max_episode_frames = frames_by_game.get(rom, max_episode_frames)
+    frames_by_game = {}
+    for game, frames in (max_episode_frames_by_game or {}).items():
+        try:
+            frames_by_game[games.resolve(game)] = frames
+        except ValueError as error:
+            raise ValueError(f'make_atari.max_episode_frames_by_game: {error}') from None
     for keyword, value, least in (
+        *((f'max_episode_frames_by_game[{game!r}]', frames, 1)
+          for game, frames in frames_by_game.items()),
         ('num_envs', num_envs, 1),
         ('frame_skip', frame_skip, 1),
         ('history', history, 1),
         ('noop_max', noop_max, 0),
         ('max_episode_frames', max_episode_frames, 1),
         ('num_threads', num_threads, 0),
-    ):
+    ):  # fmt: skip
         if not isinstance(value, (int, np.integer)) or value < least:
-            raise ValueError(f'{keyword} must be an integer of at least {least}, got {value!r}')
+            raise ValueError(
+                f'make_atari.{keyword} must be an integer of at least {least}, got {value!r}'
+            )
     if not 0.0 <= sticky_action_probability <= 1.0:
         raise ValueError(
-            f'sticky_action_probability must be in 0..1, got {sticky_action_probability!r}'
+            f'make_atari.sticky_action_probability must be in 0..1, got '
+            f'{sticky_action_probability!r}'
         )
     if true_final_screen and sticky_action_probability > 0.0:
         raise ValueError(
-            'true_final_screen plays games again, which sticky actions forbid: '
+            'make_atari.true_final_screen plays games again, which sticky actions forbid: '
             'set true_final_screen = False or sticky_action_probability = 0'
         )
+    if rom in frames_by_game:
+        max_episode_frames = frames_by_game[rom]
+        logging.log_first_n(
+            logging.INFO, 'make_atari.max_episode_frames_by_game: games of %s have at most %s '
+            'frames.', 1, name, f'{max_episode_frames:,}',
+        )  # fmt: skip
     return AtariVectorEnv(
         rom,
         int(num_envs),

@@ -34,9 +34,9 @@ def draw_walls(wall_density: float, maze_seed: int, exact_wall_count=False) -> n
         is below 0.
     """
     if not 0 <= wall_density <= 0.6:
-        raise ValueError(f'MnistMaze.wall_density must be in 0..0.6, got {wall_density}')
+        raise ValueError(f'make_mnist_maze.wall_density must be in 0..0.6, got {wall_density}')
     if maze_seed < 0:
-        raise ValueError(f'MnistMaze.maze_seed must be at least 0, got {maze_seed}')
+        raise ValueError(f'make_mnist_maze.maze_seed must be at least 0, got {maze_seed}')
     rng = np.random.default_rng(maze_seed)
     while True:
         if exact_wall_count:
@@ -96,11 +96,11 @@ class MnistMaze(gymnasium.Env):
     ):
         if not 0 <= slip_probability <= 0.5:
             raise ValueError(
-                f'MnistMaze.slip_probability must be in 0..0.5, got {slip_probability}'
+                f'make_mnist_maze.slip_probability must be in 0..0.5, got {slip_probability}'
             )
         if max_episode_steps < 1:
             raise ValueError(
-                f'MnistMaze.max_episode_steps must be at least 1, got {max_episode_steps}'
+                f'make_mnist_maze.max_episode_steps must be at least 1, got {max_episode_steps}'
             )
         if render_mode not in (None, *self.metadata['render_modes']):
             raise ValueError(f'MnistMaze.render_mode must be rgb_array, got {render_mode!r}')

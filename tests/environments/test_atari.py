@@ -239,6 +239,13 @@ def test_limits_by_game_take_any_spelling():
         assert [bool(env.step([0])[3][0]) for _ in range(steps)] == [False] * (steps - 1) + [True]
     with pytest.raises(ValueError, match='Frostbite'):
         environments.make('Pong', max_episode_frames_by_game={'Frostbyte': 8})
+    for keywords, message in (
+        ({'max_episode_frames_by_game': {'Frostbyte': 8}}, 'make_atari.max_episode_frames_by_game'),
+        ({'max_episode_frames_by_game': {'Seaquest': 'x'}}, r"by_game\['seaquest'\] .* got 'x'"),
+        ({'frame_skip': 0}, 'make_atari.frame_skip must be'),
+    ):
+        with pytest.raises(ValueError, match=message):
+            environments.make('Pong', **keywords)
 
 
 def test_life_loss_neither_resets_the_game_nor_the_stack():
