@@ -75,10 +75,13 @@ def _names(text):
     return names
 
 
-def _at_least_one(text):
-    if int(text) < 1:
-        raise argparse.ArgumentTypeError(f'{text} is below 1')
-    return int(text)
+def _at_least(least):
+    def count(text):
+        if int(text) < least:
+            raise argparse.ArgumentTypeError(f'{text} is below {least}')
+        return int(text)
+
+    return count
 
 
 def _probability(text):
@@ -95,12 +98,12 @@ def main(argv=None):
     )  # fmt: skip
     parser.add_argument('runs', nargs='+', metavar='RUNS')
     parser.add_argument('--preferences', type=_names, default=['vote'], metavar='NAME,..')
-    parser.add_argument('--games', type=_at_least_one, default=20)
-    parser.add_argument('--max_steps', type=_at_least_one, default=200_000)
+    parser.add_argument('--games', type=_at_least(1), default=20)
+    parser.add_argument('--max_steps', type=_at_least(1), default=200_000)
     parser.add_argument(
         '--epsilon', type=_probability, help="default: that of the run's evaluation"
     )
-    parser.add_argument('--seed', type=int, default=0)
+    parser.add_argument('--seed', type=_at_least(0), default=0)
     parser.add_argument('--out', required=True, metavar='FILE', help='CSV file, replaced')
     arguments = parser.parse_args(argv)
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')

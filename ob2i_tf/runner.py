@@ -618,6 +618,7 @@ def learnt(directory) -> Learnt:
     Raises:
       CheckpointError: if there is no whole checkpoint of this version.
       ConfigError: if its configuration is not one of this version.
+      UserError: if the environment would show other data than the run was begun with.
     """
     directory = Path(directory)
     config.load([str(directory / 'config.gin')])
@@ -626,6 +627,7 @@ def learnt(directory) -> Learnt:
     _set_up_devices(bound['tf32'])
     with contextlib.closing(environments.make(num_envs=1)) as env:
         space, num_actions = env.single_observation_space, int(env.single_action_space.n)
+        _check_data(directory, env.metadata.get('data'))
     built = [
         networks.build(bound['network'](num_actions), space.shape, space.dtype) for _ in range(2)
     ]

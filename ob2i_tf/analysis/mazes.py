@@ -9,7 +9,8 @@ evaluation episodes; --evaluation adds games that `python -m ob2i_tf.evaluate` p
 ends after a number of steps and not of games, which would hide games that fail, as they are long;
 so of each evaluation only games count that began early enough to end in it whatever happened.
 --earlier names a folder that this command wrote, whose runs are taken in: those of another machine,
-or whose folders are gone.
+or whose folders are gone. Its tables name methods and not configurations, so that what differs
+between runs of one method is seen among new runs only.
 
 Writes into the folder: episodes.csv, a row an episode (of earlier runs none); curves.csv, training
 episodes in bins of agent steps; runs.csv, the end of each run; summary.csv, over mazes;
@@ -84,6 +85,14 @@ def episodes(runs, evaluation=None) -> pd.DataFrame:
             games = _read(run, 'eval_episodes', runs.problems)
             played['evaluation'] = _fair(games, run.config, limit)
         ends = [0, *run.train['frames'], *(x for t in played.values() for x in t['agent_steps'])]
+        for name in played.keys() - {'training', 'evaluation'}:
+            last = played[name]['agent_steps'] == max(ends)
+            if not last.all():
+                runs.problems.append(
+                    f'{run.path}: {(~last).sum()} games by {name} were played before the end of '
+                    'the run, and are left out'
+                )
+                played[name] = played[name][last]
         for name, rows in played.items():
             # At most `limit` bumps cost less than the goal pays, unless rewards are unusual.
             reached = rows['score'] > 0 if goal + bump * limit >= 0 else rows['length'] < limit
@@ -220,15 +229,15 @@ def comparison(of_runs, of_mazes) -> pd.DataFrame:
 
     Args:
       of_runs: what `curves` returns; compared at each bin of agent steps.
-      of_mazes: what `per_maze` returns; compared where `played` is not 'training', at the end.
+      of_mazes: what `per_maze` returns; compared at the end.
     """
     columns = ('played', 'agent_steps', 'wall_density', 'method', 'over', 'mazes', 'ratio', 'low',
                'high', 'above_1')  # fmt: skip
-    tables = {'training': _over_seeds(of_runs)}
-    for played, rows in of_mazes[of_mazes['played'] != 'training'].groupby('played'):
-        tables[played] = rows.set_index(_MAZE)[['relative_length']].T.set_axis(['end'])
+    tables = [('training', _over_seeds(of_runs))]
+    for played, rows in of_mazes.groupby('played'):
+        tables.append((played, rows.set_index(_MAZE)[['relative_length']].T.set_axis(['end'])))
     found = []
-    for played, table in tables.items():
+    for played, table in tables:
         methods = list(figures.looks(set(table.columns.get_level_values('method'))))
         for method in methods[1:]:
             logs = (np.log(table[method]) - np.log(table[methods[0]])).dropna(axis=1, how='all')
@@ -319,17 +328,40 @@ def read_tables(folder):
 
 
 def join(new, earlier, problems):
-    """Two pairs of (ends of runs, curves) as one; of a run in both the new one counts."""
-    (ends, of_runs), (earlier_ends, earlier_of_runs) = new, earlier
-    keys = set(ends[_RUN].itertuples(index=False, name=None)) | set(of_runs.columns)
-    twice = earlier_ends[_RUN].apply(tuple, axis=1).isin(keys)
-    for run in sorted(set(earlier_ends[twice][_RUN].itertuples(index=False, name=None))):
-        problems.append(f'{run}: also in the earlier tables, which do not count for it')
-    left = earlier_of_runs.drop(columns=[run for run in earlier_of_runs if run in keys])
+    """Two pairs of (ends of runs, curves) as one.
+
+    Of a run in both the new one counts, unless it was cut short and the earlier one was not.
+    """
+    known, whole = zip(*map(_known_and_whole, (new, earlier)))
+    twice = known[0] & known[1]
+    drop_new = twice & (whole[1] - whole[0])
+    drop_earlier = twice - drop_new
+    for name, runs in (('new', drop_new), ('earlier', drop_earlier)):
+        for run in sorted(runs):
+            problems.append(f'{run}: in both tables, of which the {name} one does not count')
+    left = {run[0] for run in known[1] - drop_earlier}
+    for method in sorted(left & {run[0] for run in known[0]}):
+        problems.append(f'{method}: pooled with earlier runs, of whatever configuration')
+    ends, of_runs = zip(_without(new, drop_new), _without(earlier, drop_earlier))
     return (
-        pd.concat([ends, earlier_ends[~twice]]).sort_values([*_RUN, 'played'], ignore_index=True),
-        pd.concat([of_runs, left], axis=1).sort_index(axis=0).sort_index(axis=1),
+        pd.concat(ends).sort_values([*_RUN, 'played'], ignore_index=True),
+        pd.concat(of_runs, axis=1).sort_index(axis=0).sort_index(axis=1),
     )
+
+
+def _runs_in(ends):
+    return list(ends[_RUN].itertuples(index=False, name=None))
+
+
+def _known_and_whole(tables):
+    ends, of_runs = tables
+    return {*_runs_in(ends), *of_runs.columns}, set(_runs_in(ends[~ends['cut_short']]))
+
+
+def _without(tables, runs):
+    ends, of_runs = tables
+    kept = [run not in runs for run in _runs_in(ends)]
+    return ends[kept], of_runs.drop(columns=[run for run in of_runs if run in runs])
 
 
 def write(sources, out, evaluation=None, earlier=None) -> Path:

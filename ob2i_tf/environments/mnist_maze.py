@@ -71,6 +71,9 @@ class MnistMaze(gymnasium.Env):
 
     Observations are uint8 [28, 28, 2], images of the digits of row and column, drawn anew at every
     step. `info` holds the cell and whether it is as before because of a wall.
+
+    `gymnasium.make` keeps `max_episode_steps` for a limit of its own, which can only be shorter
+    than the maze's 1,000 steps; longer ones are made by `MnistMaze(max_episode_steps=...)`.
     """
 
     metadata = {

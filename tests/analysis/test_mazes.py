@@ -275,11 +275,23 @@ def test_runs_of_earlier_tables_count_as_if_their_folders_were_there(tmp_path, c
     arguments = ['--out', str(second), '--earlier', str(first)]
     assert mazes.main([str(tmp_path / 'second'), *arguments]) == 0
     assert_equal_tables(second, both)
-    assert 'also in the earlier' not in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert 'in both tables' not in said
+    assert 'OB2I: pooled with earlier runs, of whatever configuration' in said
 
     assert mazes.main([str(tmp_path / 'all'), *arguments]) == 0  # Half of them twice.
     assert_equal_tables(second, both)
-    assert "('OB2I', 0.4, 0, 0): also in the earlier tables" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "('OB2I', 0.4, 0, 0): in both tables, of which the earlier one does not count" in said
+    assert 'pooled' not in said
+
+    write_run(tmp_path / 'short', 'OB2I', 0, [1000], planned=8)  # As is whole in `first`.
+    write_run(tmp_path / 'short', 'OB2I', 1, [1000, 990, 36, 54])
+    write_run(tmp_path / 'short', 'BEBU', 1, [1000, 900, 54, 54])
+    assert mazes.main([str(tmp_path / 'short'), *arguments]) == 0
+    assert_equal_tables(second, both)
+    said = capsys.readouterr().err
+    assert "('OB2I', 0.4, 0, 0): in both tables, of which the new one does not count" in said
 
 
 @pytest.mark.parametrize('table', ['runs', 'curves'])
@@ -304,3 +316,15 @@ def test_damaged_earlier_tables_are_named(tmp_path, capsys, table):
         said = capsys.readouterr().err
         assert str(path) in said and message in said and said.count('\n') == 1
     assert not (tmp_path / 'other').exists()
+
+
+def test_games_of_an_earlier_checkpoint_do_not_count(tmp_path):
+    run = write_run(tmp_path, 'OB2I', 0, [1000, 900, 36])
+    games = pd.DataFrame({
+        'run': str(run), 'agent_steps': [1000, 4000, 4000], 'preferences': ['vote', 'vote', 'head'],
+        'score': 990.0, 'length': [900, 36, 54],
+    })  # fmt: skip
+    runs = load.load([tmp_path])
+    table = mazes.episodes(runs, games)
+    assert list(table[table['played'] == 'vote']['length']) == [36]
+    assert f'{run}: 1 games by vote were played before the end of the run' in ''.join(runs.problems)

@@ -2,9 +2,9 @@
 
 By dynamic programming on the cells, with the rules and the rewards that `make_mnist_maze` has by
 default and the discount of gin/base/mnist_maze.gin. `optimal_length` is the mean number of steps
-that the best policy takes, slips included, over the shortest path. The gap of a cell is the optimal
-value of the best action less that of the second best: what a bonus has to outweigh to change the
-action there.
+that the best policy takes, slips included, over the shortest path, `optimal_median` the median. The
+gap of a cell is the optimal value of the best action less that of the second best: what a bonus has
+to outweigh to change the action there.
 """
 
 import csv
@@ -61,11 +61,26 @@ def steps_to_goal(of_cells, values):
     return steps[START]
 
 
+def median_steps_to_goal(of_cells, values):
+    """The median from the start: the first step by which half of all games have ended."""
+    chances, steps = {START: 1.0}, 0
+    while chances.get(GOAL, 0.0) < 0.5:
+        steps += 1
+        after = {GOAL: chances.pop(GOAL, 0.0)}
+        for cell, chance in chances.items():
+            towards = with_slips(np.eye(4)[values[cell].argmax()])
+            for (to, _), share in zip(of_cells[cell], towards):
+                after[to] = after.get(to, 0.0) + chance * share
+        chances = after
+    return steps
+
+
 def main():
     table = csv.writer(sys.stdout, lineterminator='\n')
     quantiles = (5, 25, 50, 75)
     table.writerow(
-        ['wall_density', 'maze_seed', 'walls', 'shortest_path', 'optimal_length', 'value_at_start']
+        ['wall_density', 'maze_seed', 'walls', 'shortest_path', 'optimal_length', 'optimal_median',
+         'value_at_start']
         + [f'gap_{q}' for q in quantiles]
     )
     for density, seed in MAZES:
@@ -74,7 +89,8 @@ def main():
         values = optimal_values(of_cells)
         ordered = np.sort(list(values.values()))
         gaps = np.percentile(ordered[:, -1] - ordered[:, -2], quantiles)
-        row = [steps_to_goal(of_cells, values) / shortest, values[START].max(), *gaps]
+        row = [steps_to_goal(of_cells, values) / shortest,
+               median_steps_to_goal(of_cells, values) / shortest, values[START].max(), *gaps]
         table.writerow([density, seed, walls.mean(), shortest, *(f'{x:.4g}' for x in row)])
 
 
