@@ -14,7 +14,7 @@ import tensorflow as tf
 
 import gin
 from ob2i_tf import bonuses, moments, networks
-from ob2i_tf.compiled import Compiled
+from ob2i_tf.compiled import Compiled, check_traced
 from ob2i_tf.errors import ConfigError, NotFiniteError
 
 TIE_BREAKS = ('random', 'lowest')
@@ -192,7 +192,7 @@ class Policy:
         options = {'seed': [0, 0], 'heads': [0]}
         options = {key: tf.constant(options[key]) for key in options.keys() & self._takes}
         q_values = tf.TensorSpec([1, self._posterior.network.num_heads, self._num_actions])
-        bonuses.check_traced(
+        check_traced(
             name, lambda q_values: self._function(q_values, **options), q_values,
             (1, self._num_actions), 'values [B, heads, actions] to preferences [B, actions]',
         )  # fmt: skip

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 import gin
 from ob2i_tf import moments, networks, types
-from ob2i_tf.errors import ConfigError, UserError
+from ob2i_tf.compiled import check_traced
 from ob2i_tf.moments import RunningStd
 
 RND_SCALES = ('returns', 'bonuses')
@@ -34,31 +34,6 @@ def ensemble_std(q_values):
     variance = tf.reduce_mean(tf.square(deviations), axis=-2)
     positive = variance > 0
     return tf.where(positive, tf.sqrt(tf.where(positive, variance, 1)), 0)
-
-
-def check_traced(name, function, q_values, shape, what):
-    """Traces a function of the heads' values, which a binding chose, before anything runs.
-
-    Args:
-      name: the binding.
-      function: takes q_values.
-      q_values: a TensorSpec.
-      shape: that its result has to have.
-      what: it maps to what, in words.
-
-    Raises:
-      ConfigError: if it cannot be traced, or gives something else.
-    """
-    try:
-        traced = tf.function(function, autograph=False).get_concrete_function(q_values)
-        result = traced.structured_outputs
-    except UserError:
-        raise
-    except Exception as error:
-        reason = f'{type(error).__name__}: {error}'
-        raise ConfigError(f'{name} has to map {what}, but ends in {reason}') from error
-    if getattr(result, 'shape', None) != shape:
-        raise ConfigError(f'{name} has to map {what}, but {q_values.shape} gives {result}')
 
 
 class Bonus(tf.Module):

@@ -1,6 +1,8 @@
-"""Compiled functions that are called at every step of a run."""
+"""Compiled functions: those called at every step of a run, and those that a binding chose."""
 
 import tensorflow as tf
+
+from ob2i_tf.errors import ConfigError, UserError
 
 
 class Compiled:
@@ -37,3 +39,28 @@ class Compiled:
                 *(() if self._has_signature else tensors)
             )
         return self._traces[key](*tensors)
+
+
+def check_traced(name, function, q_values, shape, what):
+    """Traces a function of the heads' values, which a binding chose, before anything runs.
+
+    Args:
+      name: the binding.
+      function: takes q_values.
+      q_values: a TensorSpec.
+      shape: that its result has to have.
+      what: it maps to what, in words.
+
+    Raises:
+      ConfigError: if it cannot be traced, or gives something else.
+    """
+    try:
+        traced = tf.function(function, autograph=False).get_concrete_function(q_values)
+        result = traced.structured_outputs
+    except UserError:
+        raise
+    except Exception as error:
+        reason = f'{type(error).__name__}: {error}'
+        raise ConfigError(f'{name} has to map {what}, but ends in {reason}') from error
+    if getattr(result, 'shape', None) != shape:
+        raise ConfigError(f'{name} has to map {what}, but {q_values.shape} gives {result}')
