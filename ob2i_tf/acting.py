@@ -193,7 +193,7 @@ class Policy:
         options = {key: tf.constant(options[key]) for key in options.keys() & self._takes}
         q_values = tf.TensorSpec([1, self._posterior.network.num_heads, self._num_actions])
         check_traced(
-            name, lambda q_values: self._function(q_values, **options), q_values,
+            name, lambda q_values: self._function(q_values, **options), [q_values],
             (1, self._num_actions), 'values [B, heads, actions] to preferences [B, actions]',
         )  # fmt: skip
 

@@ -152,7 +152,7 @@ class Agent:
 
         Args:
           actions: [num_envs], as acted on.
-          observations, rewards, terminated, truncated, info: as environments.make documents.
+          observations, rewards, terminated, truncated, info: as the package environments says.
         """
         for episode in self.record(
             actions, observations, rewards, terminated, truncated, info['final_obs']

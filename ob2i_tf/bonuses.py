@@ -52,8 +52,8 @@ class Bonus(tf.Module):
         """The bonuses of n transitions.
 
         Returns:
-          B [n], of the pairs (s, a); B~ [n, A], of the actions at s', ready for the target; and
-          the means of both before normalisation.
+          (B, B~, (mean of B, mean of B~)): B [n], of the pairs (s, a); B~ [n, A], of the actions at
+          s', ready for the target; their means before normalisation, scalars.
         """
         raise NotImplementedError
 
@@ -88,7 +88,7 @@ class UcbBonus(Bonus):
                 f'UcbBonus.rows_at_a_time must be at least 0, got {rows_at_a_time}'
             )
         check_traced(
-            'UcbBonus.measure', measure, tf.TensorSpec([1, 2, 3]), (1, 3),
+            'UcbBonus.measure', measure, [tf.TensorSpec([1, 2, 3])], (1, 3),
             'values [..., heads, actions] to bonuses [..., actions]',
         )  # fmt: skip
         self._measure = measure
@@ -147,7 +147,7 @@ class RndBonus(Bonus):
     The bonus of a state is the predictor's mean squared error on its newest frame, divided by a
     running standard deviation. B is that of s, B~ that of s' whatever the action: "an independent
     RND network to generate RND-bonus for each state", "added to both the immediate reward and
-    next-Q" (paper, section 5.3, which leaves the rest open). Frames are whitened by the moments of
+    next-Q" (paper, section 5.4, which leaves the rest open). Frames are whitened by the moments of
     all frames that targets were computed for, and clipped to +-5.
 
     The predictor learns from the frames that a bonus was computed for, right after.

@@ -41,26 +41,39 @@ class Compiled:
         return self._traces[key](*tensors)
 
 
-def check_traced(name, function, q_values, shape, what):
-    """Traces a function of the heads' values, which a binding chose, before anything runs.
+def check_traced(name, function, arguments, shapes, what):
+    """Traces a function that a binding chose, before anything runs.
 
     Args:
       name: the binding.
-      function: takes q_values.
-      q_values: a TensorSpec.
-      shape: that its result has to have.
+      function: takes tensors.
+      arguments: their TensorSpecs.
+      shapes: that its results have to have, nested as they are.
       what: it maps to what, in words.
 
     Raises:
       ConfigError: if it cannot be traced, or gives something else.
     """
     try:
-        traced = tf.function(function, autograph=False).get_concrete_function(q_values)
-        result = traced.structured_outputs
+        traced = tf.function(function, autograph=False).get_concrete_function(*arguments)
     except UserError:
         raise
     except Exception as error:
         reason = f'{type(error).__name__}: {error}'
         raise ConfigError(f'{name} has to map {what}, but ends in {reason}') from error
-    if getattr(result, 'shape', None) != shape:
-        raise ConfigError(f'{name} has to map {what}, but {q_values.shape} gives {result}')
+    if not _fits(traced.structured_outputs, shapes):
+        given = ', '.join(str(argument.shape) for argument in arguments)
+        raise ConfigError(
+            f'{name} has to map {what}, but {given} gives {traced.structured_outputs}'
+        )
+
+
+def _fits(results, shapes):
+    """Whether nested tensors have nested shapes; a shape holds numbers and Nones only."""
+    if not shapes or not isinstance(shapes[0], tuple):
+        return hasattr(results, 'shape') and results.shape.is_compatible_with(shapes)
+    return (
+        isinstance(results, (tuple, list))
+        and len(results) == len(shapes)
+        and all(map(_fits, results, shapes))
+    )

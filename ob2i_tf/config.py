@@ -200,7 +200,7 @@ def _import(statement, where):
         raise ConfigError(f'{where}: only `import module` is supported')
     try:
         importlib.import_module(statement.module)
-    except ImportError as error:
+    except (ImportError, SyntaxError) as error:
         raise ConfigError(f'{where}: import {statement.module}: {error}') from None
     gin.config._IMPORTS.add(statement)
 
@@ -479,7 +479,11 @@ def _check_names(binding):
     if binding.parameter in parameters:
         return
     if binding.parameter in all_parameters:
-        raise binding.error('cannot be bound: the code that builds it gives it')
+        without_default = all_parameters[binding.parameter].default is inspect.Parameter.empty
+        raise binding.error(
+            'cannot be bound: the code that calls it gives it'
+            + (', as it has no default' if without_default else '')
+        )
     if _short(selector) != _ENVIRONMENT:  # Whose builder's keywords depend on its name.
         near = _near(binding.parameter, parameters)
         raise binding.error(f'{binding.name} has no parameter {binding.parameter!r}{near}')
@@ -519,7 +523,10 @@ def _check_type(binding, value, parameter):
         return
     near = ''
     if isinstance(value, str):
-        near = _near(value, [c for c in _choices(parameter.hint) if isinstance(c, str)])
+        choices = _choices(parameter.hint)
+        near = _near(value, [c for c in choices if isinstance(c, str)])
+        if value in choices:  # Of which several may be given.
+            near = f' (write ({value!r},))'
     elif isinstance(value, float) and value.is_integer() and _fits(int(value), parameter.hint):
         near = f' (write {int(value)})'
     raise binding.error(f'expected {_describe(parameter.hint)}, got {text}{near}')

@@ -77,8 +77,8 @@ def _names(text):
 
 def _at_least(least):
     def count(text):
-        if int(text) < least:
-            raise argparse.ArgumentTypeError(f'{text} is below {least}')
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f'{text!r} is no number from {least}')
         return int(text)
 
     return count

@@ -59,6 +59,8 @@ class QLearner(tf.Module):
                 f'QLearner.max_gradient_norm must be above 0, or None for no clipping, got '
                 f'{max_gradient_norm}'
             )
+        if not loss_scale > 0:
+            raise ValueError(f'QLearner.loss_scale must be above 0, got {loss_scale}')
         if not callable(optimizer):
             raise ValueError(
                 f'QLearner.optimizer must be what makes one: write @adam, not @adam(); got '

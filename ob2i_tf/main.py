@@ -1,4 +1,4 @@
-"""Trains an agent by a gin configuration.
+r"""Trains an agent by a gin configuration.
 
   python run_experiment.py --gin_files=ob2i_atari.gin
   python run_experiment.py --gin_files=ob2i_atari.gin \
@@ -70,8 +70,9 @@ def _construct(runner, base_dir):
     try:
         return runner(base_dir=base_dir)
     except TypeError as error:
-        made = re.search(r"No values supplied by Gin .*In call to configurable '(\w+)'", str(error),
-                         re.DOTALL)  # fmt: skip
+        made = re.search(
+            r"No values supplied by Gin .*?In call to configurable '(\w+)'", str(error), re.DOTALL
+        )
         if made:
             raise ConfigError(
                 f'{made[1]} needs more than a configuration says to be made: write @{made[1]}, not '

@@ -197,6 +197,11 @@ class MultiHeadQNetwork(tf.keras.Model):
         check_conv_layers('MultiHeadQNetwork', conv_layers)
         if value_scale <= 0:
             raise ValueError(f'MultiHeadQNetwork.value_scale must be above 0, got {value_scale}')
+        if prior_scale < 0 or (trunk_gradient_scale or 0) < 0:
+            raise ValueError(
+                'MultiHeadQNetwork.prior_scale and .trunk_gradient_scale must not be negative, got '
+                f'{prior_scale} and {trunk_gradient_scale}'
+            )
         if noise not in (None, *NOISES):
             raise ValueError(
                 f'MultiHeadQNetwork.noise must be None or one of {NOISES}, got {noise!r}'
@@ -373,11 +378,17 @@ def build(network, observation_shape, dtype):
     return network
 
 
+def _reason(error):
+    """What Keras says, without that and where it says so."""
+    first, *others = (line.strip() for line in str(error).splitlines() if line.strip())
+    return others[0] if others and first.startswith('Exception encountered') else first
+
+
 def does_not_fit(name, observation_shape, error):
     """The ValueError of a network that Keras cannot build for what it is to see."""
     return ValueError(
         f'{name} cannot take observations of shape {tuple(observation_shape)}, as its layers, such '
-        f'as {name}.conv_layers, are bound: {str(error).partition(chr(10))[0]}'
+        f'as {name}.conv_layers, are bound: {_reason(error)}'
     )
 
 

@@ -1,5 +1,7 @@
 """The optimizers, built with the numbers that gin binds."""
 
+import math
+
 import tensorflow as tf
 
 import gin
@@ -13,7 +15,8 @@ def adam(
 
     Defaults are the paper's for Atari (table 4). One fused op a variable.
     """
-    _check_rate('adam', learning_rate)
+    _check('adam', ('learning_rate', 'epsilon'), (learning_rate, epsilon))
+    _check('adam', ('beta_1', 'beta_2'), (beta_1, beta_2), below=1)
     return tf.keras.optimizers.legacy.Adam(learning_rate, beta_1, beta_2, epsilon)
 
 
@@ -29,7 +32,8 @@ def rmsprop(
 
     Without `centered`, E[g] is left out.
     """
-    _check_rate('rmsprop', learning_rate)
+    _check('rmsprop', ('learning_rate', 'epsilon'), (learning_rate, epsilon))
+    _check('rmsprop', ('decay', 'momentum'), (decay, momentum), below=1)
     # A momentum of 0 would be left to another formula of Keras, sqrt(E[g^2] - E[g]^2) + epsilon,
     # which is NaN where rounding makes the difference negative; a function selects the fused op.
     return tf.keras.optimizers.legacy.RMSprop(
@@ -37,6 +41,8 @@ def rmsprop(
     )
 
 
-def _check_rate(name, learning_rate):
-    if not learning_rate >= 0:
-        raise ValueError(f'{name}.learning_rate must not be negative, got {learning_rate}')
+def _check(optimizer, names, values, below=math.inf):
+    for name, value in zip(names, values):
+        if not 0 <= value < below:
+            upper = f' and must be below {below}' if math.isfinite(below) else ''
+            raise ValueError(f'{optimizer}.{name} must not be negative{upper}, got {value}')

@@ -226,11 +226,16 @@ class Runner:
         with self._writing():
             self._checkpoints = Checkpoints(self._directory / 'checkpoints', checkpoints_kept)
         resumed = self._checkpoints.restore(self._read_checkpoint)
+        if self._iteration > num_iterations:
+            raise UserError(
+                f'{self._directory} has done {self._iteration} iterations, more than '
+                f'Runner.num_iterations = {num_iterations}'
+            )
         with self._writing():
             if resumed:
                 _check_data(self._directory, data)
             self._open_logs(resumed)
-            # Not before: a configuration that some part refuses must leave no trace.
+            # Not before: one that some part refuses must not be the configuration of the folder.
             disk.replace_text(self._directory / 'config.gin', config.resolved_config())
             _write_environment(self._directory, data)
         logging.info(
@@ -359,6 +364,7 @@ class Runner:
         if self._actions:
             logging.info('Playing %s agent steps again', f'{len(self._actions) * self._num_envs:,}')
         for actions in self._actions:
+            self._end_if_asked()  # The checkpoint has all of this.
             observations, rewards, terminated, truncated, info = env.step(actions)
             agent.record(actions, observations, rewards, terminated, truncated, info['final_obs'])
             games.add(rewards, info)
@@ -535,6 +541,9 @@ class Runner:
             self._checkpoints.save(self._agent.agent_steps, write)
             kept = self._checkpoints.prune()
             self._replay.prune(directory, list(_replays_of(kept)))
+        self._end_if_asked()
+
+    def _end_if_asked(self):
         if self._stop_signal:
             name = signal.Signals(self._stop_signal).name
             logging.warning('Saved after %s at %s; start it again to go on.', name,

@@ -446,8 +446,8 @@ def _last_score(trial):
 
 
 def _count(text):
-    if int(text) < 1:
-        raise argparse.ArgumentTypeError(f'{text} is below 1')
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f'{text!r} is no number from 1')
     return int(text)
 
 

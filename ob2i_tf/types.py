@@ -55,7 +55,7 @@ class Experience(NamedTuple):
     """n transitions as a bonus sees them, tensors.
 
     Attributes:
-      frames: [m, *frame], the newest frame of every observation, each once.
+      frames: [m, *frame], the newest frame of every observation; of an episode each once.
       first, next: [n] int32, which of them belong to the observations and the next observations.
       actions: [n] int32.
       next_q: [n, K, A], the target network at the next observations.

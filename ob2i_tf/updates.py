@@ -13,7 +13,7 @@ from absl import logging
 
 import gin
 from ob2i_tf import bonuses, networks, targets, types
-from ob2i_tf.compiled import Compiled
+from ob2i_tf.compiled import Compiled, check_traced
 from ob2i_tf.replay import stack
 
 TAILS = ('pad', 'other_episode')
@@ -113,7 +113,7 @@ class EpisodicUpdate:
             )
         del selector
         _check_mask_probability('EpisodicUpdate', mask_probability)
-        _build_bonus(bonus, replay, seed, alpha_1, alpha_2)
+        _build_bonus('EpisodicUpdate', bonus, replay, network, seed, alpha_1, alpha_2)
         self.replay = replay
         self.network = network
         self.target_network = target_network
@@ -320,7 +320,7 @@ class TransitionUpdate:
                 f'{batch_size} and {n_steps}'
             )
         _check_mask_probability('TransitionUpdate', mask_probability)
-        _build_bonus(bonus, replay, seed, alpha_1, alpha_2)
+        _build_bonus('TransitionUpdate', bonus, replay, network, seed, alpha_1, alpha_2)
         if bonus is not None and bonus.needs_order:
             raise ValueError(
                 f'TransitionUpdate.bonus: {type(bonus).__name__} as configured needs whole '
@@ -425,17 +425,31 @@ def _check_mask_probability(name, probability):
         raise ValueError(f'{name}.mask_probability must be above 0, at most 1, got {probability}')
 
 
-def _build_bonus(bonus, replay, seed, alpha_1, alpha_2):
+def _build_bonus(update, bonus, replay, network, seed, alpha_1, alpha_2):
     if isinstance(bonus, type):
-        raise ValueError(f'bonus must be an object, not the class: write @{bonus.__name__}()')
-    if bonus is not None and not isinstance(bonus, bonuses.Bonus):
-        raise ValueError(f'bonus must be a Bonus, such as @UcbBonus(), or None, got {bonus!r}')
-    if bonus is not None and not alpha_1 and not alpha_2:
+        raise ValueError(
+            f'{update}.bonus must be an object, not the class: write @{bonus.__name__}()'
+        )
+    if bonus is None:
+        if alpha_1 or alpha_2:
+            logging.warning('alpha_1 and alpha_2 change nothing: there is no bonus.')
+        return
+    if not isinstance(bonus, bonuses.Bonus):
+        raise ValueError(
+            f'{update}.bonus must be a Bonus, such as @UcbBonus(), or None, got {bonus!r}'
+        )
+    if not alpha_1 and not alpha_2:
         logging.warning('The bonus changes nothing: alpha_1 and alpha_2 are 0.')
-    if bonus is None and (alpha_1 or alpha_2):
-        logging.warning('alpha_1 and alpha_2 change nothing: there is no bonus.')
-    if bonus is not None:
-        bonus.build(replay.observation_shape, seed)
+    bonus.build(replay.observation_shape, seed)
+    rows, q_values = tf.TensorSpec([None], tf.int32), (None, network.num_heads, network.num_actions)
+    check_traced(
+        f'{update}.bonus',
+        lambda *parts: bonus(types.Experience(*parts[:-1], q_values=lambda: parts[-1])),
+        (tf.TensorSpec((None, *replay.observation_shape), replay.observation_dtype), rows, rows,
+         rows, tf.TensorSpec(q_values), tf.TensorSpec(q_values)),
+        ((None,), (None, network.num_actions), ((), ())),
+        'an Experience to B [n], B~ [n, actions] and the pair of their means',
+    )  # fmt: skip
 
 
 def _bonuses(bonus, experience):

@@ -60,6 +60,7 @@ class Trial:
         name: Optional[str] = None,
         size: Union[int, str] = 1,
         tags=(),
+        phases: Sequence[Literal['a', 'b']] = (),
     ):
         self.seed, self.update, self.layers = seed, update, layers
 
@@ -132,7 +133,9 @@ WRONG = [
     ('Trial.update = @Earli', "nothing is called 'Earli' (did you mean 'Early'"),
     ('Trial.base_dir = "x"', 'cannot be bound'),
     ('Early.network = 1', 'cannot be bound'),
-    ('Store.seed = 1', 'cannot be bound'),
+    ('Store.seed = 1', 'cannot be bound: the code that calls it gives it'),
+    ('decay.step = 1', 'the code that calls it gives it, as it has no default'),
+    ("Trial.phases = 'a'", "got 'a' (write ('a',))"),
     ('Trial.seed = 1e3', 'expected int, got 1000.0 (write 1000)'),
     ('Trial.seed = 1.5', 'expected int, got 1.5'),
     ('Trial.seed = True', 'expected int, got True'),
@@ -262,8 +265,14 @@ def test_environment_names_and_keywords():
         load(name, 'make_environment.frame_skp = 1', root='EnvironmentTrial')
     with pytest.raises(ConfigError, match='expected int'):
         load(name, 'make_environment.frame_skip = 1e0', root='EnvironmentTrial')
-    with pytest.raises(ConfigError, match='cannot be bound'):
-        load(name, 'make_environment.seed = 1', root='EnvironmentTrial')
+    for name_of_builder, builder in (
+        ("make_environment.name = 'DeepSea'", 'make_deep_sea'), (name, 'make_atari'),
+        ("make_environment.name = 'MnistMaze'", 'make_mnist_maze'),
+        ("make_environment.name = 'LinearMDP'", 'make_linear_mdp'),
+    ):  # fmt: skip
+        for what in ('make_environment.seed', f'{builder}.seed', f'{builder}.num_envs'):
+            with pytest.raises(ConfigError, match='cannot be bound'):
+                load(name_of_builder, f'{what} = 2', root='EnvironmentTrial')
     # Two spellings of one setting: the last one counts.
     load(name, 'make_atari.noop_max = 3', 'make_environment.noop_max = 5', root='EnvironmentTrial')
     assert 'make_atari.noop_max = 5' in resolved('EnvironmentTrial')
@@ -282,7 +291,8 @@ def test_resolved_config_holds_defaults_and_nothing_else():
         "Early.beta = 0.5\nEarly.greedy = 'updated'\n\n"
         'Store.capacity = 100\n\n'
         'test/Store.capacity = 5\n\n'
-        'Trial.layers = ((32, 8),)\nTrial.name = None\nTrial.schedule = @decay\nTrial.seed = 4\n'
+        'Trial.layers = ((32, 8),)\nTrial.name = None\nTrial.phases = ()\n'
+        'Trial.schedule = @decay\nTrial.seed = 4\n'
         'Trial.size = 1\nTrial.tags = ()\nTrial.update = @Early\n'
     )
     load(text)

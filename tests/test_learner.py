@@ -163,6 +163,8 @@ def test_what_is_not_finite_is_named_by_the_first_that_has_it():
 def test_no_clipping_is_none_and_an_optimizer_is_made():
     with pytest.raises(ValueError, match='max_gradient_norm must be above 0, or None .* got 0'):
         linear_learner(max_gradient_norm=0)
+    with pytest.raises(ValueError, match='loss_scale must be above 0, got -1'):
+        linear_learner(loss_scale=-1.0)
     with pytest.raises(ValueError, match='write @adam, not @adam()'):
         linear_learner(optimizer=optimizers.adam())
 

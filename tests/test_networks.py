@@ -621,6 +621,9 @@ def test_following_one_of_networks_side_by_side(each_small, noise):
 def test_impossible_choices_are_refused():
     with pytest.raises(ValueError, match='num_networks must be at least 1, got 0'):
         networks.IndependentQNetworks(4, 0)
+    for name in ('prior_scale', 'trunk_gradient_scale'):
+        with pytest.raises(ValueError, match=f'{name}.* must not be negative, got .*-1.0'):
+            networks.MultiHeadQNetwork(4, **{name: -1.0})
     with pytest.raises(ValueError, match="noise must be None or one of .*'normal'"):
         networks.MultiHeadQNetwork(4, noise='normal')
 

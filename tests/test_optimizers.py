@@ -100,7 +100,15 @@ def test_gradients_are_clipped_only_by_a_norm(max_norm):
         )
 
 
-@pytest.mark.parametrize('optimizer', [optimizers.adam, optimizers.rmsprop])
-def test_a_rate_below_0_is_refused(optimizer):
-    with pytest.raises(ValueError, match=r'learning_rate must not be negative, got -0.1'):
-        optimizer(learning_rate=-0.1)
+@pytest.mark.parametrize('optimizer, name, value, what', [
+    (optimizers.adam, 'learning_rate', -0.1, 'must not be negative, got -0.1'),
+    (optimizers.adam, 'epsilon', -1e-7, 'must not be negative, got -1e-07'),
+    (optimizers.adam, 'beta_1', 1.0, 'must not be negative and must be below 1, got 1.0'),
+    (optimizers.adam, 'beta_2', -0.1, 'must not be negative and must be below 1, got -0.1'),
+    (optimizers.rmsprop, 'learning_rate', -0.1, 'must not be negative, got -0.1'),
+    (optimizers.rmsprop, 'decay', 1.5, 'must be below 1, got 1.5'),
+    (optimizers.rmsprop, 'momentum', -0.5, 'must be below 1, got -0.5'),
+])  # fmt: skip
+def test_numbers_out_of_range_are_refused(optimizer, name, value, what):
+    with pytest.raises(ValueError, match=rf'{optimizer.__name__}\.{name} .*{what}'):
+        optimizer(**{name: value})

@@ -15,6 +15,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from ob2i_tf import checkpoint, metrics, runner
+from ob2i_tf.agent import Agent
 from ob2i_tf.errors import UserError
 from tests.processes import start
 
@@ -170,6 +171,9 @@ def test_half_the_iterations_then_the_other_half(straight, tmp_path):
     run(tmp_path / 'run')
     assert all_rows(tmp_path / 'run') == all_rows(base_dir)
     assert events(tmp_path / 'run') == events(base_dir)
+    output = run(tmp_path / 'run', status=1, Runner__num_iterations=2)
+    assert 'has done 4 iterations, more than Runner.num_iterations = 2' in output.splitlines()[-1]
+    assert 'num_iterations = 4' in (tmp_path / 'run' / 'config.gin').read_text()
 
 
 def test_killed_within_an_iteration(straight, tmp_path):
@@ -217,6 +221,29 @@ def test_stopped_at_a_step_of_ones_choice(straight, tmp_path, agent_steps):
     run(other)
     assert all_rows(other) == all_rows(base_dir)
     assert events(other) == events(base_dir)
+
+
+def _stop_while_playing_again():
+    record, number = Agent.record, signal.SIGTERM
+
+    def record_and_stop(self, *args):
+        os.kill(os.getpid(), number)
+        return record(self, *args)
+
+    Agent.record = record_and_stop
+
+
+def test_stopped_while_it_plays_again_what_was_played(straight, tmp_path):
+    base_dir, _ = straight
+    other, output = tmp_path / 'run', tmp_path / 'output'
+    run(other, status=128 + signal.SIGTERM, stop_at=150)
+    process = start(arguments(other), output, before=(_stop_while_playing_again,))
+    process.join(timeout=300)
+    assert process.exitcode == 128 + signal.SIGTERM
+    assert 'Playing 30 agent steps again' in output.read_text()
+    assert [folder.name for folder in (other / 'checkpoints').iterdir()][-1:] == ['000000000150']
+    run(other)
+    assert all_rows(other) == all_rows(base_dir)
 
 
 def test_checkpoints_within_an_iteration_change_nothing(straight, tmp_path):
@@ -448,6 +475,7 @@ def test_a_run_goes_on_only_with_the_data_that_it_began_with(tmp_path):
 
 @pytest.mark.parametrize('name, value, what', [
     ('posterior', '@EnsemblePosterior()', 'write @EnsemblePosterior, not @EnsemblePosterior()'),
+    ('evaluation_preferences', '@head_preferences()', 'write @head_preferences, not'),
     ('posterior', '@UcbBonus', 'Runner.posterior must be what makes a posterior'),
     ('update', '@UcbBonus', 'Runner.update must be what makes an update'),
 ])  # fmt: skip

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from ob2i_tf import bonuses, networks, optimizers, targets, types, updates
+from ob2i_tf.errors import ConfigError
 from ob2i_tf.learner import QLearner
 from ob2i_tf.replay import EpisodeReplay
 
@@ -150,6 +151,40 @@ def test_a_bonus_without_weights_and_weights_without_a_bonus_are_told(caplog):
             assert told in caplog.text and bool(told) == ('change' in caplog.text)
     with pytest.raises(ValueError, match='bonus must be a Bonus'):
         updates.TransitionUpdate(*parts()[:3], bonus=bonuses.ensemble_std)
+
+
+class OwnBonus(bonuses.Bonus):
+    """Gives what it is made with, of the number of rows and of actions."""
+
+    def __init__(self, give):
+        super().__init__()
+        self._give = give
+
+    def __call__(self, experience):
+        rows, actions = tf.shape(experience.actions)[0], experience.next_q.shape[-1]
+        return self._give(rows, actions)
+
+
+@pytest.mark.parametrize('update', [updates.EpisodicUpdate, updates.TransitionUpdate])
+@pytest.mark.parametrize('give, what', [
+    (lambda n, a: (tf.zeros([n]), tf.zeros([n, a])), 'gives'),  # No means.
+    (lambda n, a: (tf.zeros([n]), tf.zeros([n, a]), 0.0), 'gives'),
+    (lambda n, a: (0.0, tf.zeros([n, a]), (0.0, 0.0)), 'gives'),
+    (lambda n, a: (tf.zeros([n]), tf.zeros([n]), (0.0, 0.0)), 'gives'),
+    (lambda n, a: tf.zeros([n]).nothing, 'ends in AttributeError'),
+])  # fmt: skip
+def test_a_bonus_of_ones_own_is_tried_before_anything_runs(update, give, what):
+    with pytest.raises(ConfigError, match=rf'{update.__name__}\.bonus has to map .*{what}'):
+        update(*parts()[:3], bonus=OwnBonus(give), alpha_1=1.0)
+    update(
+        *parts()[:3], alpha_1=1.0,
+        bonus=OwnBonus(lambda n, a: (tf.zeros([n]), tf.zeros([n, a]), (0.0, 0.0))),
+    ).next_batch()  # fmt: skip
+
+
+def test_a_class_in_place_of_a_bonus_is_named():
+    with pytest.raises(ValueError, match=r'EpisodicUpdate\.bonus must be .* write @UcbBonus\(\)'):
+        updates.EpisodicUpdate(*parts()[:3], bonus=bonuses.UcbBonus)
 
 
 def test_whole_episode_in_one_step():

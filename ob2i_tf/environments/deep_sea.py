@@ -43,7 +43,7 @@ class DeepSea(gymnasium.Env):
         return (255 * step.observation).astype(np.uint8)
 
 
-@gin.configurable
+@gin.configurable(denylist=['name', 'num_envs', 'seed'])
 def make_deep_sea(
     name: str,
     num_envs: int = 1,

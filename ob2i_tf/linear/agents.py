@@ -7,7 +7,7 @@ import tensorflow as tf
 
 import gin
 from ob2i_tf import posteriors
-from ob2i_tf.errors import CheckpointError
+from ob2i_tf.errors import CheckpointError, ConfigError
 from ob2i_tf.linear import lsvi
 
 METHODS = ('ucb', 'randomised', 'greedy')
@@ -170,6 +170,11 @@ class LsviPosterior(posteriors.Posterior):
         for column, value in zip(self._open, (phi, int(step.actions[0]), float(step.rewards[0]))):
             column.append(value)
         if step.episode_over[0]:
+            horizon, length = self._shape[0], len(self._open[0])
+            if length != horizon:
+                raise ConfigError(
+                    f'LsviPosterior.horizon = {horizon}, but an episode took {length} agent steps'
+                )
             self._past = tuple(
                 np.concatenate([past, np.stack(column)[:, None]], axis=1)
                 for past, column in zip(self._past, self._open)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ob2i_tf import acting, networks, types
-from ob2i_tf.errors import CheckpointError
+from ob2i_tf.errors import CheckpointError, ConfigError
 from ob2i_tf.linear import agents
 
 HORIZON, ACTIONS, FEATURES = 3, 2, 4
@@ -25,10 +25,10 @@ def observation(rng, h):
 def play(posterior, rng, steps):
     for step in steps:
         h = step % HORIZON
+        over = np.array([h == HORIZON - 1])
         posterior.observe(types.Step(
             observation(rng, h), np.array([rng.integers(ACTIONS)]), np.zeros(1, np.int32),
-            np.array([rng.random()]), np.ones(1), observation(rng, h), np.array([False]),
-            np.array([h == HORIZON - 1]), step,
+            np.array([rng.random()]), np.ones(1), observation(rng, h), over, over, step,
         ))  # fmt: skip
 
 
@@ -53,6 +53,12 @@ def test_what_it_cannot_take_is_refused():
     )  # fmt: skip
     with pytest.raises(ValueError, match='LinearQNetwork takes, got MultiHeadQNetwork'):
         agents.LsviPosterior(network, network, None, 1, 0, horizon=HORIZON)
+
+
+def test_an_episode_of_another_length_is_refused():
+    posterior = posterior_of()
+    with pytest.raises(ConfigError, match='horizon = 3, but an episode took 2 agent steps'):
+        play(posterior, np.random.default_rng(0), range(1, HORIZON))
 
 
 @pytest.mark.parametrize(
