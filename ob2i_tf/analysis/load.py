@@ -146,7 +146,8 @@ def _read_run(folder, name, problems) -> Optional[Run]:
     known = {'method': method, 'game': game, 'seed': seed}
     unknown = [what for what, value in known.items() if value is None]
     if unknown:
-        report(f'left out: nothing tells its {", ".join(unknown)}')
+        name_it = '; give it as NAME=FOLDER' if method is None else ''
+        report(f'left out: nothing tells its {", ".join(unknown)}{name_it}')
         return None
     if not config:
         report(f'without a configuration; by its path it is {method}, {game}, seed {seed}')
@@ -321,6 +322,8 @@ def row_of(config) -> Optional[str]:
     bonus = bonus.strip('@()') if isinstance(bonus, str) else None
     if config.get(f'{update}.alpha_1') == config.get(f'{update}.alpha_2') == 0:
         bonus = None  # Nothing of it is added.
+    if bonus == 'UcbBonus' and 'ensemble_std' not in config.get('UcbBonus.measure', 'ensemble_std'):
+        return None  # A bonus of one's own.
     acts_by = str(config.get('Agent.preferences', '')).strip('@()')
     if config.get('MultiHeadQNetwork.num_heads') != 1:
         return _ROWS.get((update, bonus, acts_by))
