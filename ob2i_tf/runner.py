@@ -493,7 +493,7 @@ class Runner:
         self._progress.update(self._num_envs * self._frames_per_step)
         if self._went_by(100):
             self._progress.set_postfix(
-                score=f'{self._means.mean("score"):.1f}',
+                score=f'{self._means.mean("score"):.6g}',
                 epsilon=f'{self._agent.epsilon:.2f}', refresh=False)  # fmt: skip
 
     def _traces(self):
@@ -597,7 +597,7 @@ class Runner:
         if rows:
             best = max(rows, key=lambda row: float(row['score_mean']))
             logging.info(
-                'Evaluation score: best %.1f at %s frames, last %.1f at %s frames.',
+                'Evaluation score: best %.6g at %s frames, last %.6g at %s frames.',
                 float(best['score_mean']), f'{int(best["frames"]):,}',
                 float(rows[-1]['score_mean']), f'{int(rows[-1]["frames"]):,}')  # fmt: skip
 

@@ -440,7 +440,7 @@ class Table:
 def _last_score(trial):
     try:
         row = trial.rows()[-1]
-        return f'{int(row["frames"]):,} frames, score {float(row["score_mean"]):.1f}'
+        return f'{int(row["frames"]):,} frames, score {float(row["score_mean"]):.6g}'
     except (IndexError, KeyError, ValueError, TypeError):
         return ''
 

