@@ -83,10 +83,9 @@ class UcbBonus(Bonus):
         rows_at_a_time: int = 0,
     ):
         super().__init__(name='ucb_bonus')
-        if rows_at_a_time < 0:
-            raise ValueError(
-                f'UcbBonus.rows_at_a_time must be at least 0, got {rows_at_a_time}'
-            )
+        for name, value in (('rows_at_a_time', rows_at_a_time), ('prior_count', prior_count)):
+            if value < 0:
+                raise ValueError(f'UcbBonus.{name} must be at least 0, got {value}')
         check_traced(
             'UcbBonus.measure', measure, [tf.TensorSpec([1, 2, 3])], (1, 3),
             'values [..., heads, actions] to bonuses [..., actions]',

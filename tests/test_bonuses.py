@@ -300,6 +300,8 @@ def test_rnd_convolves_over_images_only():
 def test_numbers_out_of_range_are_named():
     with pytest.raises(ValueError, match='UcbBonus.rows_at_a_time .* got -1'):
         bonuses.UcbBonus(rows_at_a_time=-1)
+    with pytest.raises(ValueError, match='UcbBonus.prior_count .* got -0.5'):
+        bonuses.UcbBonus(prior_count=-0.5)
     for wrong in (lambda q_values: q_values, lambda q_values: None, tf.nn.conv2d):
         with pytest.raises(ConfigError, match='UcbBonus.measure has to map'):
             bonuses.UcbBonus(measure=wrong)
