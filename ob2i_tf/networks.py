@@ -380,7 +380,8 @@ def build(network, observation_shape, dtype):
 
 def _reason(error):
     """What Keras says, without that and where it says so."""
-    first, *others = (line.strip() for line in str(error).splitlines() if line.strip())
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    first, *others = lines or [type(error).__name__]
     return others[0] if others and first.startswith('Exception encountered') else first
 
 

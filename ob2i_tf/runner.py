@@ -226,9 +226,10 @@ class Runner:
         with self._writing():
             self._checkpoints = Checkpoints(self._directory / 'checkpoints', checkpoints_kept)
         resumed = self._checkpoints.restore(self._read_checkpoint)
-        if self._iteration > num_iterations:
+        begun = self._iteration + bool(self._actions)
+        if begun > num_iterations:
             raise UserError(
-                f'{self._directory} has done {self._iteration} iterations, more than '
+                f'{self._directory} has begun {begun} iterations, more than '
                 f'Runner.num_iterations = {num_iterations}'
             )
         with self._writing():

@@ -172,7 +172,7 @@ def test_half_the_iterations_then_the_other_half(straight, tmp_path):
     assert all_rows(tmp_path / 'run') == all_rows(base_dir)
     assert events(tmp_path / 'run') == events(base_dir)
     output = run(tmp_path / 'run', status=1, Runner__num_iterations=2)
-    assert 'has done 4 iterations, more than Runner.num_iterations = 2' in output.splitlines()[-1]
+    assert 'has begun 4 iterations, more than Runner.num_iterations = 2' in output.splitlines()[-1]
     assert 'num_iterations = 4' in (tmp_path / 'run' / 'config.gin').read_text()
 
 
@@ -241,7 +241,9 @@ def test_stopped_while_it_plays_again_what_was_played(straight, tmp_path):
     process.join(timeout=300)
     assert process.exitcode == 128 + signal.SIGTERM
     assert 'Playing 30 agent steps again' in output.read_text()
-    assert [folder.name for folder in (other / 'checkpoints').iterdir()][-1:] == ['000000000150']
+    assert newest(other).name == '000000000150'
+    output = run(other, status=1, Runner__num_iterations=1)
+    assert 'has begun 2 iterations, more than Runner.num_iterations = 1' in output
     run(other)
     assert all_rows(other) == all_rows(base_dir)
 

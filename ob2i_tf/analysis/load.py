@@ -322,7 +322,8 @@ def row_of(config) -> Optional[str]:
     bonus = bonus.strip('@()') if isinstance(bonus, str) else None
     if config.get(f'{update}.alpha_1') == config.get(f'{update}.alpha_2') == 0:
         bonus = None  # Nothing of it is added.
-    if bonus == 'UcbBonus' and 'ensemble_std' not in config.get('UcbBonus.measure', 'ensemble_std'):
+    measure = str(config.get('UcbBonus.measure', '@ensemble_std')).strip('@').rpartition('.')[2]
+    if bonus == 'UcbBonus' and measure != 'ensemble_std':
         return None  # A bonus of one's own.
     acts_by = str(config.get('Agent.preferences', '')).strip('@()')
     if config.get('MultiHeadQNetwork.num_heads') != 1:

@@ -43,7 +43,7 @@ class DeepSea(gymnasium.Env):
         return (255 * step.observation).astype(np.uint8)
 
 
-@gin.configurable(denylist=['name', 'num_envs', 'seed'])
+@gin.configurable
 def make_deep_sea(
     name: str,
     num_envs: int = 1,

@@ -130,7 +130,7 @@ class LinearMdp(gymnasium.Env):
         return observation
 
 
-@gin.configurable(denylist=['name', 'num_envs', 'seed'])
+@gin.configurable
 def make_linear_mdp(
     name: str,
     num_envs: int = 1,
