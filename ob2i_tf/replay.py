@@ -600,8 +600,11 @@ def _checked(name, values, length, kinds):
 
 def _discounted(steps):
     """The discounted sum of the rewards, and the product of the discounts."""
-    before = np.cumprod([1.0, *steps['discount'][:-1]])
-    return (before * steps['reward']).sum(), before[-1] * steps['discount'][-1]
+    total, factor = 0.0, 1.0
+    for reward, discount in zip(steps['reward'].tolist(), steps['discount'].tolist()):
+        total += factor * reward
+        factor *= discount
+    return total, factor
 
 
 def _columns(steps):
