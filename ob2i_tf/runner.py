@@ -547,7 +547,7 @@ class Runner:
     def _end_if_asked(self):
         if self._stop_signal:
             name = signal.Signals(self._stop_signal).name
-            logging.warning('Saved after %s at %s; start it again to go on.', name,
+            logging.warning('Stopped by %s, saved at %s; start it again to go on.', name,
                             self._position())  # fmt: skip
             sys.exit(128 + self._stop_signal)
 

@@ -171,7 +171,7 @@ def test_a_stopped_sweep_saves_and_a_later_one_goes_on(tmp_path):
             first.stop()
 
     assert first.run([trial], lambda *end: None, stop) == [trial]
-    assert 'Saved after SIGTERM' in trial.log.read_text()
+    assert 'Stopped by SIGTERM, saved at' in trial.log.read_text()
     missing, reports = run([trial])
     assert not missing and reports == {'seed0': (0, [])}
     assert (starts(trial), resumes(trial)) == (1, 1)
