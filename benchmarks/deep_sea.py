@@ -23,7 +23,7 @@ import sys
 import time
 from pathlib import Path
 
-from ob2i_tf import sweep
+from ob2i_tf import config, sweep
 from ob2i_tf.errors import UserError
 
 EPISODES = 10_000
@@ -78,18 +78,19 @@ class Trial(sweep.Trial):
 
 def trials(method, size, base_dir, seeds, bindings):
     own = {
-        'make_deep_sea.size': size, 'Runner.training_steps': EPISODES // ITERATIONS * size,
-        'Runner.num_iterations': ITERATIONS,
+        'make_deep_sea.size': size,
         'make_deep_sea.deterministic': True,  # Noise would look like treasure.
-    }  # fmt: skip
-    for binding in bindings:
-        name = binding.partition('=')[0].strip()
-        if name in own:
-            raise UserError(f'--gin_bindings={binding!r}: the size decides {name}')
+        'Runner.num_iterations': ITERATIONS,
+        'Runner.training_steps': EPISODES // ITERATIONS * size,  # Whole episodes.
+        'Runner.num_envs': 1,
+    }
     made = sweep.trials(
         [f'{method}_deep_sea.gin'], os.path.join(base_dir, f'size{size}'), seeds=seeds,
         bindings=(*(f'{name} = {value}' for name, value in own.items()), *bindings),
     )  # fmt: skip
+    for name, value in own.items():  # As the last trial resolves them, however they are spelt.
+        if config.value(name) != value:
+            raise UserError(f'--gin_bindings: {name} is {value} here, not {config.value(name)}')
     return [Trial(**vars(trial)) for trial in made]
 
 
@@ -106,20 +107,21 @@ def main(argv=None):
         'benchmarks.deep_sea', description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument('--methods', nargs='+', default=METHODS, choices=METHODS)
-    parser.add_argument('--sizes', nargs='+', type=int, default=[10, 20, 30, 40, 50])
-    parser.add_argument('--seeds', type=int, default=3)
+    parser.add_argument('--sizes', nargs='+', type=sweep.count, default=[10, 20, 30, 40, 50])
+    parser.add_argument('--seeds', type=sweep.count, default=3)
     parser.add_argument('--gin_bindings', action='append', default=[], metavar='BINDING')
-    parser.add_argument('--processes', type=int, default=os.cpu_count())
+    parser.add_argument('--processes', type=sweep.count, default=os.cpu_count())
     parser.add_argument('--base_dir', default='runs/deep_sea')
     parser.add_argument('--out', default='deep_sea.csv')
     arguments = parser.parse_args(argv)
+    sizes, methods = sorted(set(arguments.sizes)), list(dict.fromkeys(arguments.methods))
     try:
         made = {
             (method, size): trials(
                 method, size, arguments.base_dir, arguments.seeds, arguments.gin_bindings
             )
-            for size in arguments.sizes
-            for method in arguments.methods
+            for size in sizes
+            for method in methods
         }
     except UserError as error:
         print('error:', ' '.join(str(error).split()), file=sys.stderr)
@@ -138,8 +140,7 @@ def main(argv=None):
             print(f'{trial.base_dir}: FAILED ({status})', *lines, sep='\n    ', flush=True)
 
     rows, all_missing = [], []
-    methods = arguments.methods
-    for size in arguments.sizes:
+    for size in sizes:
         missing = runs.run([trial for method in methods for trial in made[method, size]], report)
         all_missing += missing
         solving = []

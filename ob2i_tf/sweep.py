@@ -445,7 +445,8 @@ def _last_score(trial):
         return ''
 
 
-def _count(text):
+def count(text):
+    """A number from 1, of a command line."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f'{text!r} is no number from 1')
     return int(text)
@@ -459,11 +460,11 @@ def _arguments(argv):
     parser.add_argument('--gin_bindings', action='append', default=[], metavar='BINDING')
     parser.add_argument('--grid', action='append', default=[], metavar='NAME = VALUE, ...')
     parser.add_argument('--tasks', default='', help='names, with commas between, or atari49')
-    parser.add_argument('--seeds', type=_count, default=1, help='how many, from 0')
+    parser.add_argument('--seeds', type=count, default=1, help='how many, from 0')
     parser.add_argument('--base_dir', default='runs/sweep')
     parser.add_argument('--address', help="of a Ray cluster, or 'local' for Ray here")
-    parser.add_argument('--processes', type=_count, help='at most so many trials at once')
-    parser.add_argument('--cpus', type=_count, help='cores a trial; by default its share, on Ray 1')
+    parser.add_argument('--processes', type=count, help='at most so many trials at once')
+    parser.add_argument('--cpus', type=count, help='cores a trial; by default its share, on Ray 1')
     parser.add_argument('--gpus', type=float, help='GPUs a trial, such as 0.25; by default 1 or 0')
     parser.add_argument('--retries', type=int, default=1)
     parser.add_argument('--print', action='store_true', help='only print the commands')

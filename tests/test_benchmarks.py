@@ -99,12 +99,14 @@ def test_deep_sea_goes_on_where_half_of_the_seeds_solved(tmp_path, monkeypatch, 
 
 
 @pytest.mark.parametrize('binding, what', [
-    ('Runner.num_iterations = 3', 'the size decides Runner.num_iterations'),
+    ('Runner.num_iterations = 3', 'Runner.num_iterations is 100 here, not 3'),
+    ('make_environment.size = 20', 'make_deep_sea.size is 10 here, not 20'),
+    ('Runner.num_envs = 8', 'Runner.num_envs is 1 here, not 8'),
     ('Agent.trainperiod = 4', 'trainperiod'),
 ])  # fmt: skip
 def test_a_wrong_binding_of_deep_sea_leaves_the_table_alone(tmp_path, capsys, binding, what):
     out = tmp_path / 'table.csv'
     out.write_text('old\n')
-    assert deep_sea.main(['--methods=ebu', f'--base_dir={tmp_path / "runs"}', f'--out={out}',
-                          f'--gin_bindings={binding}']) == 2  # fmt: skip
+    command = ['--methods=ebu', '--sizes=10', f'--base_dir={tmp_path / "runs"}', f'--out={out}']
+    assert deep_sea.main([*command, f'--gin_bindings={binding}']) == 2
     assert what in capsys.readouterr().err and out.read_text() == 'old\n'

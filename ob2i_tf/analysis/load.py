@@ -10,6 +10,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import pandas as pd
 
+from ob2i_tf import environments
 from ob2i_tf.environments import games
 from ob2i_tf.errors import UserError
 
@@ -154,7 +155,7 @@ def _read_run(folder, name, problems) -> Optional[Run]:
     game = game_name(str(game))
     density = config.get('make_mnist_maze.wall_density')
     if game == 'MnistMaze' and density is not None:
-        game = f'MnistMaze {density:.0%}'
+        game = f'MnistMaze {100 * density:g}%'
         seed = f'maze {config.get("make_mnist_maze.maze_seed", 0)}, seed {seed}'
     elif 'make_deep_sea.size' in config:
         game = f'{game} {config["make_deep_sea.size"]}'
@@ -339,7 +340,10 @@ def row_of(config) -> Optional[str]:
 
 
 def game_name(name) -> str:
-    """A game in the paper's spelling; what is no Atari game stays as it is."""
+    """A game in the paper's spelling, another environment as BUILDERS has it, else `name`."""
+    known = environments.known_as(name)
+    if known is not None:
+        return known
     try:
         rom = games.resolve(name)
     except ValueError:

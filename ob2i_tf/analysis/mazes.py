@@ -288,7 +288,7 @@ def figure(of_runs):
                 (lines[method],) = axis.plot(values.index, middle, lw=1.6, **look[method])
                 counts.append(values.shape[1])
             mazes = '-'.join(map(str, sorted({min(counts), max(counts)})))
-            walls = f'{density:.0%} walls asked for'
+            walls = f'{100 * density:g}% walls asked for'
             axis.set_title(f'{walls}, {mazes} maze{"s" * (max(counts) > 1)}')
             axis.set_yscale('log')
             axis.set_yticks([1, 2, 5, 10, 20, 50], ['1', '2', '5', '10', '20', '50'], minor=False)

@@ -11,7 +11,7 @@ Each resets a finished game within the step that ends it (SAME_STEP) and gives d
 import difflib
 import functools
 import inspect
-from typing import Callable, Dict
+from typing import Callable, Dict, Optional
 
 import gymnasium
 
@@ -31,11 +31,20 @@ BUILDERS: Dict[str, Callable[..., gymnasium.vector.VectorEnv]] = {
 }
 
 
+def known_as(name: str) -> Optional[str]:
+    """The name in BUILDERS of which `name` is a spelling, or None."""
+    if isinstance(name, str):
+        for known in BUILDERS:
+            if games.normalise(name) == games.normalise(known):
+                return known
+    return None
+
+
 def builder_of(name: str) -> Callable[..., gymnasium.vector.VectorEnv]:
     """The configurable that makes `name`; if none does, a one-line ValueError with near names."""
-    for known, builder in BUILDERS.items():
-        if isinstance(name, str) and games.normalise(name) == games.normalise(known):
-            return builder
+    known = known_as(name)
+    if known is not None:
+        return BUILDERS[known]
     games.resolve(name, others=BUILDERS)
     return make_atari
 
@@ -53,7 +62,7 @@ def _make_bound(name: str, num_envs: int = 1, seed: int = 0, **kw) -> gymnasium.
 
     Args:
       name: an Atari game in any usual spelling ('Q*Bert', 'MsPacman', 'up_n_down') or a name in
-        BUILDERS.
+        BUILDERS, in any spelling too.
       num_envs: copies; 1 is the paper's protocol.
       seed: decides every copy's random stream; neighbouring seeds and copies share nothing.
       **kw: keywords of the environment's builder (`make_atari` and so on).

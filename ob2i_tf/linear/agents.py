@@ -106,6 +106,10 @@ class LsviPosterior(posteriors.Posterior):
                 'LsviPosterior takes the features that Runner.network = @LinearQNetwork takes, got '
                 f'{type(network).__name__}'
             )
+        if network.num_heads != 1:
+            raise ValueError(
+                f'LsviPosterior needs LinearQNetwork.num_heads = 1, got {network.num_heads}'
+            )
         num_actions, size = network.num_actions, network.kernel.shape[-1]
         if horizon < 1 or size % horizon:
             raise ValueError(

@@ -169,4 +169,6 @@ def test_games_in_the_papers_spelling():
         'Ms. Pacman', 'Up and Down', "Montezuma's Revenge",
     ]  # fmt: skip
     assert load.game_name('Pitfall') == 'Pitfall'
-    assert load.game_name('MnistMaze') == 'MnistMaze'
+    assert load.game_name('mnist_maze') == load.game_name('MnistMaze') == 'MnistMaze'
+    assert load.game_name('linear mdp') == 'LinearMDP'
+    assert load.game_name('of my own') == 'of my own'

@@ -45,6 +45,20 @@ def write_run(base, method, maze, lengths, density=0.4, seed=0, planned=4, done=
     return folder
 
 
+def test_any_spelling_and_any_density_is_a_maze_of_its_own(tmp_path):
+    spelt = {'make_environment.name': "'mnist_maze'"}
+    for density, maze in ((0.4, 0), (0.402, 0), (0.4, 1)):
+        write_run(tmp_path, 'BEBU', maze, [1000, 36], density, **spelt)
+    runs = load.load([tmp_path])
+    assert {(run.game, run.seed) for run in runs.runs} == {
+        ('MnistMaze 40%', 'maze 0, seed 0'), ('MnistMaze 40.2%', 'maze 0, seed 0'),
+        ('MnistMaze 40%', 'maze 1, seed 0'),
+    }  # fmt: skip
+    assert not any('the same' in problem for problem in runs.problems)
+    table = mazes.episodes(runs)
+    assert len(table[['wall_density', 'maze_seed']].drop_duplicates()) == 3
+
+
 def test_relative_length_of_each_episode(tmp_path):
     write_run(tmp_path, 'BEBU', 0, [1000, 900, 1000, 90, 360, 180])
     table = mazes.episodes(load.load([tmp_path]))

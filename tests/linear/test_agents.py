@@ -53,6 +53,9 @@ def test_what_it_cannot_take_is_refused():
     )  # fmt: skip
     with pytest.raises(ValueError, match='LinearQNetwork takes, got MultiHeadQNetwork'):
         agents.LsviPosterior(network, network, None, 1, 0, horizon=HORIZON)
+    network = networks.build(agents.LinearQNetwork(ACTIONS, 10), SHAPE, np.float32)
+    with pytest.raises(ValueError, match='LinearQNetwork.num_heads = 1, got 10'):
+        agents.LsviPosterior(network, network, None, 1, 0, horizon=HORIZON)
 
 
 def test_an_episode_of_another_length_is_refused():
