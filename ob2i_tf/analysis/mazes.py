@@ -3,14 +3,15 @@
   python -m ob2i_tf.analysis.mazes runs/mazes --out report [--evaluation evaluation.csv]
 
 The relative length of an episode is its length over that of the maze's shortest path (paper,
-appendix C); an episode that does not reach the goal has the length at which it was cut off. It is
-taken of training episodes, which explore and which the paper's figure probably shows, and of
-evaluation episodes; --evaluation adds games that `python -m ob2i_tf.evaluate` played. An evaluation
-ends after a number of steps and not of games, which would hide games that fail, as they are long;
-so of each evaluation only games count that began early enough to end in it whatever happened.
---earlier names a folder that this command wrote, whose runs are taken in: those of another machine,
-or whose folders are gone. Its tables name methods and not configurations, so that what differs
-between runs of one method is seen among new runs only.
+appendix C); an episode that does not reach the goal has the length at which the time limit cut it
+off. It is taken of training episodes, which explore and which the paper's figure probably shows,
+except those that the end of an iteration cut off, and of evaluation episodes; --evaluation adds
+games that `python -m ob2i_tf.evaluate` played. An evaluation ends after a number of steps and not
+of games, which would hide games that fail, as they are long; so of each evaluation only games count
+that began early enough to end in it whatever happened. --earlier names a folder that this command
+wrote, whose runs are taken in: those of another machine, or whose folders are gone. Its tables name
+methods and not configurations, so that what differs between runs of one method is seen among new
+runs only.
 
 Writes into the folder: episodes.csv, a row an episode (of earlier runs none); curves.csv, training
 episodes in bins of agent steps; runs.csv, the end of each run; summary.csv, over mazes;

@@ -70,7 +70,7 @@ class MnistMaze(gymnasium.Env):
     """From the upper left to the lower right corner; see `make_mnist_maze` for the keywords.
 
     Observations are uint8 [28, 28, 2], images of the digits of row and column, drawn anew at every
-    step. `info` holds the cell and whether it is as before because of a wall.
+    step. `info` holds the cell, and whether the step was a bump, as far as bumps pay `bump_reward`.
 
     `gymnasium.make` keeps `max_episode_steps` for a limit of its own, which can only be shorter
     than the maze's 1,000 steps; longer ones are made by `MnistMaze(max_episode_steps=...)`.
