@@ -268,6 +268,14 @@ def test_environment_names_and_keywords():
     for what in ('make_environment.seed', 'make_atari.seed', 'make_atari.num_envs'):
         with pytest.raises(ConfigError, match='cannot be bound'):
             load(name, f'{what} = 2', root='EnvironmentTrial')
+    sea = "make_environment.name = 'DeepSea'"
+    for what in ('make_environment.seed', 'make_deep_sea.seed', 'make_deep_sea.num_envs'):
+        with pytest.raises(ConfigError, match=f'{what}: cannot be bound'):
+            load(sea, f'{what} = 2', root='EnvironmentTrial')
+    load(sea, 'make_deep_sea.size = 4', root='EnvironmentTrial')
+    text = resolved('EnvironmentTrial')
+    assert 'make_deep_sea.seed = 0' in text  # Which loads again.
+    load(*text.splitlines(), root='EnvironmentTrial')
     # Two spellings of one setting: the last one counts.
     load(name, 'make_atari.noop_max = 3', 'make_environment.noop_max = 5', root='EnvironmentTrial')
     assert 'make_atari.noop_max = 5' in resolved('EnvironmentTrial')
