@@ -12,11 +12,13 @@ has `gin.REQUIRED` for one that the user has to bind. The one exception is `make
 """
 
 import collections.abc
+import contextlib
 import dataclasses
 import difflib
 import importlib
 import inspect
 import os
+import re
 import tokenize
 import types
 import typing
@@ -730,6 +732,31 @@ def value(name, roots=('Runner',)):
     configurable, _, parameter = name.rpartition('.')
     run, macros = _state(roots)
     return _expand(run.nodes[(), _selector(configurable)][parameter], macros)
+
+
+@contextlib.contextmanager
+def constructing():
+    """What the project's own constructors reject is the configuration's fault, a ConfigError."""
+    try:
+        yield
+    except TypeError as error:
+        made = re.search(
+            r"No values supplied by Gin .*?In call to configurable '(\w+)'", str(error), re.DOTALL
+        )
+        if made:
+            raise ConfigError(
+                f'{made[1]} needs more than a configuration says to be made: write @{made[1]}, not '
+                f'@{made[1]}(), or bind what it lacks: {str(error).partition(chr(10))[0]}'
+            ) from error
+        raise
+    except ValueError as error:
+        raised_in = error.__traceback__
+        while raised_in.tb_next:
+            raised_in = raised_in.tb_next
+        if raised_in.tb_frame.f_globals.get('__name__', '').startswith('ob2i_tf.'):
+            # gin adds lines that say which configurable was being called.
+            raise ConfigError(str(error).partition('\n  In call to configurable')[0]) from error
+        raise
 
 
 def resolved_config(roots=('Runner',)):

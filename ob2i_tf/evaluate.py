@@ -6,19 +6,22 @@ The newest whole checkpoint of every run at or below the paths is played with th
 environment and its evaluation epsilon; nothing is written into a run folder. A row is a game: run
 (its folder, absolute), agent_steps (that the run had taken), preferences, game, score (raw
 rewards), length (agent steps). A game that has not ended after --max_steps is cut off, its score
-and length those up to there.
+and length those up to there. The file is replaced at the end, if any game was played; until then rows
+are in FILE.playing.
 Exit status: 0 all runs were played, 1 some could not be, 2 the command line is wrong.
 """
 
 import argparse
 import contextlib
 import csv
+import functools
 import os
 import sys
 from pathlib import Path
 
 import numpy as np
 
+from ob2i_tf import sweep
 from ob2i_tf.errors import UserError
 
 COLUMNS = ('run', 'agent_steps', 'preferences', 'game', 'score', 'length')
@@ -75,15 +78,6 @@ def _names(text):
     return names
 
 
-def _at_least(least):
-    def count(text):
-        if not text.isdecimal() or int(text) < least:
-            raise argparse.ArgumentTypeError(f'{text!r} is no number from {least}')
-        return int(text)
-
-    return count
-
-
 def _probability(text):
     if not 0 <= float(text) <= 1:
         raise argparse.ArgumentTypeError(f'{text} is not in 0..1')
@@ -98,21 +92,22 @@ def main(argv=None):
     )  # fmt: skip
     parser.add_argument('runs', nargs='+', metavar='RUNS')
     parser.add_argument('--preferences', type=_names, default=['vote'], metavar='NAME,..')
-    parser.add_argument('--games', type=_at_least(1), default=20)
-    parser.add_argument('--max_steps', type=_at_least(1), default=200_000)
+    parser.add_argument('--games', type=sweep.count, default=20)
+    parser.add_argument('--max_steps', type=sweep.count, default=200_000)
     parser.add_argument(
         '--epsilon', type=_probability, help="default: that of the run's evaluation"
     )
-    parser.add_argument('--seed', type=_at_least(0), default=0)
+    parser.add_argument('--seed', type=functools.partial(sweep.count, least=0), default=0)
     parser.add_argument('--out', required=True, metavar='FILE', help='CSV file, replaced')
     arguments = parser.parse_args(argv)
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
     from ob2i_tf import acting, runner
 
-    failed = 0
+    failed, played_any = 0, False
     try:
         folders = find(arguments.runs)
-        with open(arguments.out, 'w', newline='') as file:
+        aside = f'{arguments.out}.playing'
+        with open(aside, 'w', newline='') as file:
             rows = csv.writer(file, lineterminator='\n')
             rows.writerow(COLUMNS)
             for folder in folders:
@@ -135,7 +130,12 @@ def main(argv=None):
                     )  # fmt: skip
                     for number, (score, length) in enumerate(played):
                         rows.writerow([folder, learnt.agent_steps, name, number, score, length])
+                        played_any = True
                 file.flush()
+        if not played_any:
+            os.remove(aside)
+            return 1
+        os.replace(aside, arguments.out)
     except (UserError, OSError) as error:
         print('error:', ' '.join(str(error).split()), file=sys.stderr)
         return 1

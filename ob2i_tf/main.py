@@ -65,29 +65,6 @@ def default_base_dir(gin_file, task, seed):
     return os.path.join('runs', name, re.sub(r'[^A-Za-z0-9_-]+', '_', task), f'seed{seed}')
 
 
-def _construct(runner, base_dir):
-    """The runner; what the project's own constructors reject is the configuration's fault."""
-    try:
-        return runner(base_dir=base_dir)
-    except TypeError as error:
-        made = re.search(
-            r"No values supplied by Gin .*?In call to configurable '(\w+)'", str(error), re.DOTALL
-        )
-        if made:
-            raise ConfigError(
-                f'{made[1]} needs more than a configuration says to be made: write @{made[1]}, not '
-                f'@{made[1]}(), or bind what it lacks: {str(error).partition(chr(10))[0]}'
-            ) from error
-        raise
-    except ValueError as error:
-        raised_in = error.__traceback__
-        while raised_in.tb_next:
-            raised_in = raised_in.tb_next
-        if raised_in.tb_frame.f_globals.get('__name__', '').startswith('ob2i_tf.'):
-            raise ConfigError(error) from error
-        raise
-
-
 class _LossyStream:
     """A text stream that drops what cannot be written: a run outlives a full log."""
 
@@ -160,7 +137,9 @@ def _run(argv):
     base_dir = values.base_dir or default_base_dir(
         values.gin_files[-1], config.value('make_environment.name'), config.value('Runner.seed')
     )
-    _construct(runner.Runner, base_dir).run()
+    with config.constructing():
+        run = runner.Runner(base_dir=base_dir)
+    run.run()
 
 
 def main(argv=None):

@@ -635,13 +635,15 @@ def learnt(directory) -> Learnt:
     defaults = {n: p.default for n, p in inspect.signature(Runner.__init__).parameters.items()}
     bound = {**defaults, **gin.get_bindings('Runner')}
     _set_up_devices(bound['tf32'])
-    with contextlib.closing(environments.make(num_envs=1)) as env:
-        space, num_actions = env.single_observation_space, int(env.single_action_space.n)
-        _check_data(directory, env.metadata.get('data'))
-    built = [
-        networks.build(bound['network'](num_actions), space.shape, space.dtype) for _ in range(2)
-    ]
-    posterior = bound['posterior'](*built, None, bound['num_envs'], 0)
+    with config.constructing():
+        with contextlib.closing(environments.make(num_envs=1)) as env:
+            space, num_actions = env.single_observation_space, int(env.single_action_space.n)
+            _check_data(directory, env.metadata.get('data'))
+        built = [
+            networks.build(bound['network'](num_actions), space.shape, space.dtype)
+            for _ in range(2)
+        ]
+        posterior = bound['posterior'](*built, None, bound['num_envs'], 0)
     for path in newest_first(directory / 'checkpoints'):
         fault = damage(path)
         if fault:

@@ -23,10 +23,12 @@ import concurrent.futures
 import csv
 import ctypes
 import dataclasses
+import functools
 import itertools
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -71,10 +73,11 @@ class Trial:
     def rows(self):
         """Of train.csv: one for each iteration that is done."""
         try:
-            with open(self.base_dir / 'train.csv', newline='') as file:
-                return list(csv.DictReader(file))
+            text = (self.base_dir / 'train.csv').read_text(errors='replace')
         except OSError:
             return []
+        whole = text[: text.rfind('\n') + 1]
+        return list(csv.DictReader(whole.splitlines()))
 
     def complete(self):
         """Whether all iterations are done and, since a row comes first, the last one is saved."""
@@ -84,7 +87,7 @@ class Trial:
         saved = int(self.newest_checkpoint().partition('-')[0] or -1)
         try:
             return not rows or saved >= int(rows[-1]['agent_steps'])
-        except (KeyError, TypeError, ValueError):  # A row that was cut off.
+        except (KeyError, TypeError, ValueError):  # A damaged row.
             return False
 
     def newest_checkpoint(self):
@@ -150,11 +153,11 @@ def trials(gin_files, base_dir, grid=(), tasks=(), seeds=1, bindings=()):
         folders += [task] if task else []
         folders = [re.sub(r'[^A-Za-z0-9_.=-]+', '_', folder) for folder in folders]
         folder = Path(base_dir, *folders, f'seed{seed}')
+        own = {'Runner.seed': seed, **({'make_environment.name': task} if task else {})}
         all_bindings = (
+            *(f'{name} = {value!r}' for name, value in own.items()),
             *bindings,
             *(f'{name} = {value}' for name, value in chosen),
-            *([f'make_environment.name = {task!r}'] if task else []),
-            f'Runner.seed = {seed}',
         )
         if folder in made:
             raise ConfigError(
@@ -162,19 +165,28 @@ def trials(gin_files, base_dir, grid=(), tasks=(), seeds=1, bindings=()):
                 f'{made[folder].bindings} and {gin_file} with {all_bindings}'
             )
         made[folder] = Trial(
-            gin_file, all_bindings, folder, _num_iterations(gin_file, all_bindings, folder)
+            gin_file, all_bindings, folder, _num_iterations(gin_file, all_bindings, own, folder)
         )
     return list(made.values())
 
 
-def _num_iterations(gin_file, bindings, base_dir):
-    """Of a trial, whose configuration, and what its folder holds, are looked at."""
+def _num_iterations(gin_file, bindings, own, base_dir):
+    """Of a trial, whose configuration, and what its folder holds, are looked at.
+
+    Other bindings may not change the values of its `own`.
+    """
     with program.stderr_held_back():
         from ob2i_tf import runner  # Registers all parts.
     try:
         config.load([gin_file], bindings)
     except ConfigError as error:
         raise ConfigError(f'{base_dir}: {error}') from None
+    for name, value in own.items():
+        if config.value(name) != value:
+            raise ConfigError(
+                f'{base_dir}: {name} = {config.value(name)!r} is bound, but the sweep binds it to '
+                f'{value!r}'
+            )
     runner.check_config(base_dir)
     return config.value('Runner.num_iterations')
 
@@ -426,6 +438,8 @@ class Table:
             name = os.path.relpath(trial.base_dir, self._base_dir)
             of = f'{len(trial.rows())}/{trial.num_iterations}'
             lines.append(f'  {name:<50} {of:>10}  {_last_score(trial)}')
+        if terminal:  # `clear` takes each for one row of it.
+            lines = [line[: shutil.get_terminal_size().columns - 1] for line in lines]
         self.clear()
         print('\n'.join(lines), flush=True)
         self._lines = len(lines) if terminal else 0
@@ -445,10 +459,10 @@ def _last_score(trial):
         return ''
 
 
-def count(text):
-    """A number from 1, of a command line."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f'{text!r} is no number from 1')
+def count(text, least=1):
+    """A number from `least`, of a command line."""
+    if not text.isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f'{text!r} is no number from {least}')
     return int(text)
 
 
@@ -466,7 +480,7 @@ def _arguments(argv):
     parser.add_argument('--processes', type=count, help='at most so many trials at once')
     parser.add_argument('--cpus', type=count, help='cores a trial; by default its share, on Ray 1')
     parser.add_argument('--gpus', type=float, help='GPUs a trial, such as 0.25; by default 1 or 0')
-    parser.add_argument('--retries', type=int, default=1)
+    parser.add_argument('--retries', type=functools.partial(count, least=0), default=1)
     parser.add_argument('--print', action='store_true', help='only print the commands')
     return parser.parse_args(argv)
 
@@ -474,7 +488,7 @@ def _arguments(argv):
 def main(argv=None):
     """Runs the command line; returns the exit status."""
     arguments = _arguments(argv)
-    tasks = [task for task in arguments.tasks.split(',') if task]
+    tasks = [task.strip() for task in arguments.tasks.split(',') if task.strip()]
     if tasks == ['atari49']:
         tasks = list(games.ATARI_49)
     try:

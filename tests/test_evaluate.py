@@ -68,6 +68,9 @@ def test_what_cannot_be_played_is_named(runs, tmp_path, capsys):
     assert evaluate.main([str(broken), str(runs / 'seed0'), '--games=1', out]) == 1
     assert f'error: {broken}: no whole checkpoint' in capsys.readouterr().err
     assert len(rows_of(tmp_path / 'games.csv')) == 1
+    assert evaluate.main([str(broken), '--games=1', out]) == 1
+    assert len(rows_of(tmp_path / 'games.csv')) == 1  # As it was: nothing was played.
+    assert {path.name for path in tmp_path.iterdir()} == {'broken', 'games.csv'}
     with pytest.raises(SystemExit) as ended:
         evaluate.main([str(runs), '--preferences=best', out])
     assert ended.value.code == 2

@@ -28,8 +28,8 @@ def test_trials_are_all_combinations_each_in_its_folder(tmp_path):
         'ob2i_atari/final=0.1/train_period=4/Q_Bert/seed0'
     )
     assert made[-1].bindings == (
-        'Runner.num_envs = 2', 'linear.final = 0.0', 'Agent.train_period = 8',
-        "make_environment.name = 'Q*Bert'", 'Runner.seed = 2',
+        'Runner.seed = 2', "make_environment.name = 'Q*Bert'", 'Runner.num_envs = 2',
+        'linear.final = 0.0', 'Agent.train_period = 8',
     )  # fmt: skip
 
 
@@ -44,6 +44,29 @@ def test_a_grid_that_is_none_is_named(text):
 )
 def test_a_grid_has_values_of_every_kind(values):
     assert sweep.parse_grid('a.b = ' + ', '.join(values)) == ('a.b', values)
+
+
+@pytest.mark.parametrize('keywords, what', [
+    ({'grid': [('Runner.seed', ['5', '6'])]}, r'Runner.seed = 5 is bound, .* to 0'),
+    ({'bindings': ['Runner.seed = 7'], 'seeds': 2}, r'Runner.seed = 7 is bound, .* to 0'),
+    ({'bindings': ["make_environment.name = 'Pong'"], 'tasks': ['Alien']}, "'Pong' is bound"),
+])  # fmt: skip
+def test_what_the_sweep_binds_itself_cannot_be_bound(tmp_path, keywords, what):
+    with pytest.raises(ConfigError, match=what):
+        sweep.trials(['ob2i_atari.gin'], tmp_path, **keywords)
+
+
+def test_rows_are_whole_lines(tmp_path):
+    (trial,) = sweep.trials([FILE], tmp_path, bindings=('Runner.num_iterations = 3', *TINY[1:]))
+    checkpoint = trial.base_dir / 'checkpoints' / '000000000060'
+    checkpoint.mkdir(parents=True)
+    (trial.base_dir / 'config.gin').touch()
+    train = trial.base_dir / 'train.csv'
+    for last in (b'2,60,6', b'\xff\0'):  # The half of 2,60,60.
+        train.write_bytes(b'iteration,frames,agent_steps\n0,20,20\n1,40,40\n' + last)
+        assert len(trial.rows()) == 2 and not trial.complete()
+    train.write_bytes(b'iteration,frames,agent_steps\n0,20,20\n1,4\xff,40\n2,60,60\n')
+    assert trial.complete()
 
 
 def test_two_trials_of_one_folder_are_refused(tmp_path):

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ob2i_tf import checkpoint
 from ob2i_tf.environments import linear_mdp
 from ob2i_tf.errors import UserError, missing_package
 
@@ -64,11 +65,12 @@ def of_run(run) -> np.ndarray:
 
 def _stored(folder):
     """(lengths, actions, frames) of the episodes in each file of the newest checkpoint's replay."""
-    states = sorted((folder / 'checkpoints').glob('*/state.json'))
-    if not states:
-        raise UserError(f'{folder} holds no checkpoint')
+    checkpoints = checkpoint.newest_first(folder / 'checkpoints')
+    newest = next((path for path in checkpoints if not checkpoint.damage(path)), None)
+    if newest is None:
+        raise UserError(f'{folder} holds no whole checkpoint')
     try:
-        replay = json.loads(states[-1].read_text())['replay']
+        replay = json.loads((newest / 'state.json').read_text())['replay']
         if replay['first_id']:
             raise UserError(
                 f'the replay of {folder} holds no more the first {replay["first_id"]} episodes; '

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ob2i_tf import replay, types
+from ob2i_tf import checkpoint, replay, types
 from ob2i_tf.analysis import load, regret
 from ob2i_tf.environments import linear_mdp
 from ob2i_tf.errors import UserError
@@ -36,9 +36,7 @@ def write_run(base, name, seed, actions, capacity=100_000):
             stored.save(make(base / name / f'seed{seed}' / 'replay'))
     folder = base / name / f'seed{seed}'
     manifest = stored.save(make(folder / 'replay'))
-    (make(folder / 'checkpoints' / '000000000001') / 'state.json').write_text(
-        json.dumps({'replay': manifest})
-    )
+    save(folder, 1, manifest)
     bindings = {f'make_linear_mdp.{key}': repr(value) for key, value in MDP.items()}
     bindings |= {'make_environment.name': "'LinearMDP'", 'Runner.seed': seed,
                  'Runner.posterior': '@LsviPosterior',
@@ -47,6 +45,15 @@ def write_run(base, name, seed, actions, capacity=100_000):
     for table in ('train', 'eval'):
         (folder / f'{table}.csv').write_text('iteration,frames\n')
     return visited
+
+
+def save(folder, agent_steps, manifest):
+    """A checkpoint, of what is read of it."""
+    checkpoint.Checkpoints(make(folder / 'checkpoints')).save(
+        agent_steps, lambda aside: (aside / 'state.json').write_text(
+            json.dumps({'replay': manifest})
+        ),
+    )  # fmt: skip
 
 
 def make(folder):
@@ -88,9 +95,23 @@ def test_a_replay_that_lacks_episodes_is_named(tmp_path):
         regret.of_run(run)
     (file,) = (run.path / 'replay').iterdir()
     state = run.path / 'checkpoints' / '000000000001' / 'state.json'
-    state.write_text(state.read_text().replace('"first_id": 20', '"first_id": 0', 1))
+    save(run.path, 2, {**json.loads(state.read_text())['replay'], 'first_id': 0})
     file.write_bytes(file.read_bytes()[:100])
     with pytest.raises(UserError, match='cannot be read'):
+        regret.of_run(run)
+
+
+def test_the_newest_whole_checkpoint_counts(tmp_path):
+    write_run(tmp_path, 'ucb', 0, [[0, 0, 0, 0]] * 30)
+    (run,) = load.load([tmp_path]).runs
+    checkpoints = run.path / 'checkpoints'
+    shutil.copytree(checkpoints / '000000000001', checkpoints / 'damaged-000000000000')
+    (checkpoints / 'damaged-000000000000' / 'state.json').write_text('{')
+    shutil.copytree(checkpoints / '000000000001', checkpoints / '000000000002')
+    (checkpoints / '000000000002' / 'state.json').write_text('{"replay": {}}')
+    assert len(regret.of_run(run)) == 30
+    shutil.rmtree(checkpoints / '000000000001')
+    with pytest.raises(UserError, match='no whole checkpoint'):
         regret.of_run(run)
 
 
@@ -143,7 +164,7 @@ def test_a_run_that_cannot_be_read_is_left_out_and_a_short_one_named(tmp_path, c
     shutil.rmtree(tmp_path / 'runs' / 'ucb' / 'seed2' / 'checkpoints')
     assert regret.main([str(tmp_path / 'runs'), '--out', str(tmp_path / 'out')]) == 0
     said = capsys.readouterr().err
-    assert 'seed2: left out:' in said and 'holds no checkpoint' in said
+    assert 'seed2: left out:' in said and 'holds no whole checkpoint' in said
     assert 'curves end at 20 episodes, all that seed 1 of LSVI-UCB has' in said
     long = pd.read_csv(tmp_path / 'out' / 'regret.csv')
     assert set(long['seed']) == {0, 1} and long['episode'].max() == 20
