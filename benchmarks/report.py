@@ -6,6 +6,7 @@ Writes the run folders as complete runs leave them, without checkpoints: 50 iter
 starts `python -m ob2i_tf.analysis` on them as a user does, and prints a Markdown table.
 """
 
+import argparse
 import subprocess
 import sys
 import tempfile
@@ -36,6 +37,9 @@ sys.exit(status)
 
 
 def main():
+    argparse.ArgumentParser(
+        'benchmarks.report', description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    ).parse_args()
     with tempfile.TemporaryDirectory() as folder:
         runs, out = Path(folder) / 'runs', Path(folder) / 'report'
         for method in folders.UPDATES:

@@ -18,5 +18,5 @@ class CheckpointError(UserError):
 
 
 def missing_package(error: ModuleNotFoundError, extra):
-    """The line for a command that needs a package of one of the project's extras."""
-    return f"error: {error.name} is missing: pip install -c constraints.txt -e '.[{extra}]'"
+    """What to say of a package of one of the project's extras."""
+    return f"{error.name} is missing: pip install -c constraints.txt -e '.[{extra}]'"

@@ -6,8 +6,8 @@ The newest whole checkpoint of every run at or below the paths is played with th
 environment and its evaluation epsilon; nothing is written into a run folder. A row is a game: run
 (its folder, absolute), agent_steps (that the run had taken), preferences, game, score (raw
 rewards), length (agent steps). A game that has not ended after --max_steps is cut off, its score
-and length those up to there. The file is replaced at the end, if any game was played; until then rows
-are in FILE.playing.
+and length those up to there. The file is replaced at the end, if any game was played; until then
+rows are in FILE.playing.
 Exit status: 0 all runs were played, 1 some could not be, 2 the command line is wrong.
 """
 

@@ -39,7 +39,7 @@ from pathlib import Path
 from ob2i_tf import config, disk
 from ob2i_tf import main as program
 from ob2i_tf.environments import games
-from ob2i_tf.errors import ConfigError, UserError
+from ob2i_tf.errors import ConfigError, UserError, missing_package
 
 _LAST_LINES = 5  # Of a log, reported of a trial that failed.
 _SAVING_SECONDS = 600  # At most, for a process that was told to save and end.
@@ -296,10 +296,8 @@ class OnRay:
         os.environ.setdefault('RAY_USAGE_STATS_ENABLED', '0')
         try:
             import ray
-        except ImportError:
-            raise UserError(
-                "Ray is not installed: pip install -c constraints.txt -e '.[sweep]'"
-            ) from None
+        except ModuleNotFoundError as error:
+            raise UserError(missing_package(error, 'sweep')) from None
         self._ray = ray
         if not ray.is_initialized():
             self._connect(address)

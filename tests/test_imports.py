@@ -25,7 +25,7 @@ ORDER = (
 # What knows nothing of how agents learn.
 APART = {
     'environments': {'environments', 'types', 'errors'},
-    'analysis': {'analysis', 'environments', 'types', 'errors', 'resources', 'disk'},
+    'analysis': {'analysis', 'checkpoint', 'environments', 'types', 'errors', 'resources', 'disk'},
     'checkpoint': {'types', 'errors', 'disk'},
     'metrics': {'types', 'errors', 'disk'},
     'analysis.episode': {'analysis', 'acting', 'bonuses', 'config', 'environments', 'errors',

@@ -38,7 +38,7 @@ def main(argv=None):
     try:
         from ob2i_tf.analysis import report  # Takes seconds: pandas, matplotlib.
     except ModuleNotFoundError as error:
-        print(missing_package(error, 'analysis'), file=sys.stderr)
+        print('error:', missing_package(error, 'analysis'), file=sys.stderr)
         return 1
     try:
         page = report.write(

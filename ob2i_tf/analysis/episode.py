@@ -486,7 +486,7 @@ def main(argv=None):
     try:
         path = write(record(arguments.run, arguments.seed, arguments.max_steps), arguments.out)
     except ModuleNotFoundError as error:
-        print(missing_package(error, 'analysis'), file=sys.stderr)
+        print('error:', missing_package(error, 'analysis'), file=sys.stderr)
         return 1
     except (UserError, OSError) as error:
         message = str(error).partition('\n  In call to configurable')[0]

@@ -37,6 +37,7 @@ STYLE = {
     'xtick.labelsize': 8, 'ytick.labelsize': 8, 'axes.spines.top': False,
     'axes.spines.right': False, 'axes.linewidth': 0.8, 'legend.frameon': False,
     'svg.fonttype': 'none', 'svg.hashsalt': 'ob2i_tf', 'font.family': 'DejaVu Sans',
+    'text.parse_math': False,  # Methods may have any name.
     'savefig.dpi': 150, 'figure.dpi': 100, 'path.simplify': True,
     **{name: INK for name in ('text.color', 'axes.edgecolor', 'axes.labelcolor', 'xtick.color',
                               'ytick.color', 'axes.titlecolor')},
@@ -83,7 +84,10 @@ def looks(methods):
     """{method: keywords of a line}, a colour and dashes for each; OB2I has the first."""
     methods = sorted(methods, key=lambda method: (not method.startswith('OB2I'), method))
     return {
-        method: {'color': COLOURS[i % len(COLOURS)], 'linestyle': DASHES[i % len(DASHES)]}
+        method: {
+            'color': COLOURS[i % len(COLOURS)],
+            'linestyle': DASHES[(i + i // len(COLOURS)) % len(DASHES)],
+        }
         for i, method in enumerate(methods)
     }
 
@@ -368,8 +372,8 @@ def performance_profiles(normalised, known, draws=500) -> List[Figure]:
                       ls=DASHES[i], label=f'{method}, paper')  # fmt: skip
         axis.set_ylim(0, 1)
         axis.set_xlim(0, taus[-1])
-        axis.set_xlabel('human-normalised score $\\tau$')
-        axis.set_ylabel('share of runs above $\\tau$')
+        axis.set_xlabel('human-normalised score τ')
+        axis.set_ylabel('share of runs above τ')
         axis.legend(loc='upper right')
         return [rendered(
             'performance_profiles', 'Performance profiles',
@@ -412,6 +416,15 @@ def intervals(summary, known) -> List[Figure]:
         )]  # fmt: skip
 
 
+def _slugs(names):
+    """Of each a name for files, different from the others'."""
+    slugs = []
+    for number, name in enumerate(names):
+        slug = re.sub(r'[^a-z0-9]+', '_', name.lower()).strip('_')
+        slugs.append(f'{slug}_{number}'.strip('_') if slug in ('', *slugs) else slug)
+    return slugs
+
+
 def all_figures(runs, table, summary, known, score='score_last', method=None) -> List[Figure]:
     """Every figure that these runs allow.
 
@@ -429,8 +442,8 @@ def all_figures(runs, table, summary, known, score='score_last', method=None) ->
     if method is not None:
         baselines = [(m, mine[m], m) for m in of_paper if m != method]
         baselines += [(f'{m} (paper)', known.paper[m], f'{m}_paper') for m in known.paper]
-        for against, baseline, file in baselines:
-            slug = re.sub(r'[^a-z0-9]+', '_', file.lower()).strip('_')
+        slugs = _slugs([file for _, _, file in baselines])
+        for (against, baseline, _), slug in zip(baselines, slugs):
             figures += relative_scores(mine[method], baseline, known, method, against,
                                        f'relative_{slug}')  # fmt: skip
             figures += episode_length(runs, mine[method], baseline, known, method, against,

@@ -140,9 +140,10 @@ def _read_run(folder, name, problems) -> Optional[Run]:
         config = parse_config(text)
         if not config:
             report('config.gin is empty or no configuration')
-    path_method, path_game, path_seed = _by_path(folder)
+    game = config.get('make_environment.name')
+    path_method, path_game, path_seed = _by_path(folder, game)
     method = name or row_of(config) or path_method
-    game = config.get('make_environment.name', path_game)
+    game = path_game if game is None else game
     seed = config.get('Runner.seed', path_seed)
     known = {'method': method, 'game': game, 'seed': seed}
     unknown = [what for what, value in known.items() if value is None]
@@ -154,7 +155,7 @@ def _read_run(folder, name, problems) -> Optional[Run]:
         report(f'without a configuration; by its path it is {method}, {game}, seed {seed}')
     game = game_name(str(game))
     density = config.get('make_mnist_maze.wall_density')
-    if game == 'MnistMaze' and density is not None:
+    if game == 'MnistMaze' and isinstance(density, (int, float)):
         game = f'MnistMaze {100 * density:g}%'
         seed = f'maze {config.get("make_mnist_maze.maze_seed", 0)}, seed {seed}'
     elif 'make_deep_sea.size' in config:
@@ -191,12 +192,21 @@ def _read_run(folder, name, problems) -> Optional[Run]:
                tables['eval_episodes'], planned)  # fmt: skip
 
 
-def _by_path(folder):
-    """Of runs/<configuration>/<name=value>/.../<task>/seed<seed>: the three; else Nones."""
-    match = re.fullmatch(
-        r'.*/([^/=]+)(?:/[^/=]+=[^/]*)*/([^/=]+)/seed(\d+)', str(folder.resolve())
-    )
-    return match.groups() if match else (None, None, None)
+def _by_path(folder, game):
+    """(method, game, seed) of <configuration>[/<name=value>...][/<game>]/seed<seed>; else Nones.
+
+    A folder is the game's if it has its name, or if `game` is None and no value is in its name.
+    """
+    *names, last = folder.resolve().parts
+    seed = re.fullmatch(r'seed(\d+)', last)
+    if not seed:
+        return None, None, None
+    path_game = None
+    if game_name(names[-1]) == game_name(str(game)) or (game is None and '=' not in names[-1]):
+        path_game = names.pop()
+    while '=' in names[-1]:
+        names.pop()
+    return names[-1].strip('/') or None, path_game, seed[1]
 
 
 def _read_text(path, report):
@@ -435,7 +445,10 @@ def _variants(method, group, different):
 
 def _labels(names, variants):
     """One for each variant: its folder, its value of one binding or of up to three, or a number."""
-    folders = [{_by_path(run.path)[0] for run in members} for members in variants.values()]
+    folders = [
+        {_by_path(run.path, run.config.get('make_environment.name'))[0] for run in members}
+        for members in variants.values()
+    ]
     if len(set.union(*folders) - {None}) == sum(map(len, folders)) == len(folders):
         return [folder for (folder,) in folders]
     for name, of_all in zip(names, zip(*variants)):

@@ -38,7 +38,7 @@ try:
 except ModuleNotFoundError as error:
     if __name__ != '__main__':
         raise
-    sys.exit(missing_package(error, 'analysis'))
+    sys.exit(f"error: {missing_package(error, 'analysis')}")
 
 COLUMNS = (
     'method', 'wall_density', 'maze_seed', 'seed', 'run_steps', 'cut_short', 'walls', 'played',
@@ -372,6 +372,8 @@ def write(sources, out, evaluation=None, earlier=None) -> Path:
     ends, of_runs = per_run(table), curves(table)
     if earlier:
         ends, of_runs = join((ends, of_runs), read_tables(earlier), runs.problems)
+    if not of_runs.size:
+        raise UserError('; '.join(['no training episode has ended yet', *runs.problems]))
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
     table.to_csv(out / 'episodes.csv', index=False, float_format='%.4g')

@@ -31,7 +31,7 @@ try:
 except ModuleNotFoundError as error:
     if __name__ != '__main__':
         raise
-    sys.exit(missing_package(error, 'analysis'))
+    sys.exit(f"error: {missing_package(error, 'analysis')}")
 
 _KEYS = [
     f'make_linear_mdp.{key}'

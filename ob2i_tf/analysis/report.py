@@ -50,6 +50,14 @@ def write(sources, out, score='score_last', method=None) -> Path:
         (out / folder).mkdir(parents=True, exist_ok=True)
     table.to_csv(out / 'scores.csv', index=False)
     summary.to_csv(out / 'summary.csv', index=False)
+    made = {shown.name for shown in (*shown_tables, *shown_figures)}
+    earlier = sorted(
+        str(file.relative_to(out))
+        for folder in ('tables', 'figures') for file in (out / folder).iterdir()
+        if file.stem not in made
+    )  # fmt: skip
+    if earlier:
+        problems.append(f'{out}: not of this report: {", ".join(earlier)}')
     for shown in shown_tables:
         for ending, text in (('md', tables.markdown), ('tex', tables.latex),
                              ('csv', tables.csv_text)):  # fmt: skip

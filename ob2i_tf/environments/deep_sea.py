@@ -6,6 +6,7 @@ from gymnasium import spaces
 
 import gin
 from ob2i_tf.environments.vector import DenseVectorEnv
+from ob2i_tf.errors import missing_package
 
 
 class DeepSea(gymnasium.Env):
@@ -20,8 +21,8 @@ class DeepSea(gymnasium.Env):
     def __init__(self, size: int = 10, mapping_seed: int = 0, deterministic: bool = True):
         try:
             from bsuite.environments import deep_sea
-        except ImportError:
-            raise ValueError("Deep Sea is not installed: pip install 'ob2i_tf[deepsea]'") from None
+        except ModuleNotFoundError as error:
+            raise ValueError(missing_package(error, 'deepsea')) from None
         self._make = lambda seed: deep_sea.DeepSea(
             size, deterministic=deterministic, seed=seed, mapping_seed=mapping_seed
         )

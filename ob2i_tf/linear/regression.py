@@ -11,12 +11,14 @@ uniform in (0, 0.6) and (0.8, 1).
 import argparse
 import csv
 import functools
+import sys
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
 from ob2i_tf import bonuses, networks, optimizers, types
+from ob2i_tf.errors import missing_package
 from ob2i_tf.learner import QLearner
 
 NUM_NETWORKS, NUM_POINTS = 20, 60
@@ -56,6 +58,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--out', type=Path, required=True, help='folder for the table and figure')
     out = parser.parse_args().out
+    try:
+        import matplotlib
+    except ModuleNotFoundError as error:
+        sys.exit(f"error: {missing_package(error, 'analysis')}")
+    matplotlib.use('Agg')
+    from matplotlib import pyplot
+
     out.mkdir(parents=True, exist_ok=True)
     x, y = draw_points(np.random.default_rng(0))
     curve = np.linspace(-0.2, 1.2, 281)
@@ -67,12 +76,6 @@ def main():
         writer = csv.writer(file)
         writer.writerow(['x', 'mean', 'std'])
         writer.writerows(np.round(np.stack([curve, mean, std], axis=1), 5))
-
-    import matplotlib
-
-    matplotlib.use('Agg')
-    from matplotlib import pyplot
-
     figure, panels = pyplot.subplots(
         1, 3, figsize=(10, 3), sharex=True, sharey=True, constrained_layout=True
     )

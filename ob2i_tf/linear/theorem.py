@@ -10,10 +10,12 @@ that posterior. So the error of the ensemble's standard deviation falls like 1 /
 
 import argparse
 import csv
+import sys
 from pathlib import Path
 
 import numpy as np
 
+from ob2i_tf.errors import missing_package
 from ob2i_tf.linear import lsvi
 
 
@@ -50,6 +52,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--out', type=Path, required=True, help='folder for the table and figure')
     out = parser.parse_args().out
+    try:
+        import matplotlib
+    except ModuleNotFoundError as error:
+        sys.exit(f"error: {missing_package(error, 'analysis')}")
+    matplotlib.use('Agg')
+    from matplotlib import pyplot
+
     out.mkdir(parents=True, exist_ok=True)
     heads = [10, 30, 100, 300, 1000, 3000, 10000]
     errors = [[relative_error(k, seed=seed) for seed in range(10)] for k in heads]
@@ -57,11 +66,6 @@ def main():
         writer = csv.writer(file)
         writer.writerow(['num_heads', 'seed', 'relative_error'])
         writer.writerows((k, s, e) for k, row in zip(heads, errors) for s, e in enumerate(row))
-    import matplotlib
-
-    matplotlib.use('Agg')
-    from matplotlib import pyplot
-
     figure, axes = pyplot.subplots(figsize=(4.5, 3.2), constrained_layout=True)
     axes.loglog(heads, errors, 'o', color='#0072b2', markersize=3, alpha=0.6)
     axes.loglog(heads, 1 / np.sqrt(2 * np.array(heads)), 'k--', label=r'$1/\sqrt{2K}$')

@@ -164,6 +164,30 @@ def test_a_path_that_is_not_there_or_holds_nothing_is_an_error(tmp_path):
         load.load([tmp_path])
 
 
+@pytest.mark.parametrize('folder, method', [
+    ('sweep/softmax/temperature=0.1/seed0', 'softmax'), ('sweep/softmax/seed0', 'softmax'),
+    ('runs/softmax/Q_Bert/seed0', 'softmax'), ('sweep/softmax/a=1/b=2/Q_Bert/seed0', 'softmax'),
+])  # fmt: skip
+def test_a_method_of_ones_own_has_the_name_of_its_gin_file(tmp_path, folder, method):
+    bindings = {'Agent.preferences': '@softmax_preferences'}
+    written = write_run(tmp_path / 'made', 'OB2I', 'Q*Bert', 0, iterations=1, **bindings)
+    shutil.copytree(written, tmp_path / folder)
+    (run,), _ = load.load([tmp_path / folder.partition('/')[0]])
+    assert (run.method, run.game, run.seed) == (method, 'Q*Bert', '0')
+
+
+def test_a_configuration_cut_off_anywhere_is_no_crash(tmp_path):
+    spelt = {'make_environment.name': "'MnistMaze'", 'make_mnist_maze.wall_density': 0.4}
+    path = write_run(tmp_path, 'OB2I', 'Pong', 0, iterations=1, **spelt) / 'config.gin'
+    text = path.read_text()
+    for end in range(len(text)):
+        path.write_text(text[:end])
+        try:
+            load.load([tmp_path])
+        except UserError:
+            pass
+
+
 def test_games_in_the_papers_spelling():
     assert [load.game_name(n) for n in ('MsPacman', 'up_n_down', 'Montezuma_s_Revenge')] == [
         'Ms. Pacman', 'Up and Down', "Montezuma's Revenge",

@@ -213,6 +213,13 @@ def test_runs_without_evaluations_and_of_other_lengths_all_count(tmp_path, capsy
     assert 'cut short: 4,000 of 5,000 frames' in said and 'eval_episodes' not in said
 
 
+def test_before_any_episode_has_ended_there_is_nothing_to_write(tmp_path, capsys):
+    write_run(tmp_path / 'runs', 'OB2I', 0, [])
+    out = tmp_path / 'out'
+    assert mazes.main([str(tmp_path / 'runs'), '--out', str(out)]) == 1
+    assert 'no training episode has ended yet' in capsys.readouterr().err and not out.exists()
+
+
 def test_damaged_input_is_named_and_left_out(tmp_path, capsys):
     runs = tmp_path / 'runs'
     folder = write_run(runs / 'ob2i_mnist_maze' / 'MnistMaze', 'OB2I', 0, [1000, 36])

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from ob2i_tf.analysis import __main__ as command
-from ob2i_tf.analysis import tables
+from ob2i_tf.analysis import figures, tables
 from tests.analysis.folders import write_run
 from tests.browser import browser, needs_browser  # noqa: F401, a fixture
 
@@ -105,6 +105,30 @@ def test_errors_are_one_line(tmp_path, capsys, arguments, says):
     error = capsys.readouterr().err
     assert error.startswith('error: ') and says in error and error.count('\n') == 1
     assert not (tmp_path / 'out').exists()
+
+
+def test_methods_of_any_name_have_figures_of_their_own(tmp_path, capsys):
+    names = ['beta +1', 'beta -1', 'beta (1)', '$_$', '\u03b2']
+    for name in names:
+        for game in ('Pong', 'Q*Bert', 'Freeway', 'Alien'):
+            write_run(tmp_path / name, 'OB2I', game, 0, iterations=3)
+    out = tmp_path / 'out'
+    runs = [f'{name}={tmp_path / name}' for name in names]
+    assert command.main([*runs, '--method=beta +1', '--out', str(out)]) == 0
+    ids = Page((out / 'report.html').read_text()).ids
+    assert len(ids) == len(set(ids))
+    made = {file.stem for file in (out / 'figures').glob('relative_*.svg')}
+    assert {f'relative_{slug}' for slug in ('beta_1', 'beta_1_2', '0', '3')} <= made
+    profiles = (out / 'figures' / 'performance_profiles.svg').read_text()
+    assert all(f'{name}, n = 4' in profiles for name in names)
+    assert command.main([runs[0], '--out', str(out)]) == 0  # Fewer figures into the same folder.
+    text = (out / 'report.html').read_text()
+    assert 'not of this report: figures/' in text and 'figures/relative_0.png' in text
+
+
+def test_lines_of_many_methods_look_different():
+    look = figures.looks([f'method {i}' for i in range(40)])
+    assert len({str(keywords) for keywords in look.values()}) == 40
 
 
 def test_latex_and_markdown_escape():

@@ -18,6 +18,7 @@ import time
 
 import psutil
 
+from ob2i_tf import sweep
 from tests.faults import campaign
 
 
@@ -48,8 +49,12 @@ def main(argv=None):
     parser = argparse.ArgumentParser(
         'tests.faults', description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument('kinds', nargs='*', help=f'of {", ".join(campaign.ALL)}; all without')
-    parser.add_argument('--count', type=int, help='tries of each kind, instead of its own number')
+    parser.add_argument('kinds', nargs='*', metavar='KIND', choices=[*campaign.ALL, []],
+                        help=f'of {", ".join(campaign.ALL)}; all without')  # fmt: skip
+    parser.add_argument(
+        '--count', type=sweep.count,
+        help='tries of each kind that has several, instead of its own number',
+    )  # fmt: skip
     parser.add_argument('--seed', type=int, default=0)
     parser.add_argument('--out', help='file for the table')
     arguments = parser.parse_args(argv)

@@ -39,7 +39,7 @@ def finish(base_dir, had, **run):
 
     Args:
       base_dir: the folder.
-      had: checkpoints that were there before the disturbed process started.
+      had: checkpoints, of which the newest, or a newer one, has to be there still.
       **run: of `runs.run`.
     """
     there = runs.checkpoints(base_dir)
