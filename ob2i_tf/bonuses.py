@@ -106,7 +106,8 @@ class UcbBonus(Bonus):
         if self._normalize_reward_bonus:
             reward_bonus = self._normalize(self.reward_bonus_std, reward_bonus, reward_bonus)
         if self._normalize_next_bonus:
-            # The moments are those of the paper's B~ in R^{K x T}: the bonus at each head's a'.
+            # The moments are those of the paper's B~ in R^{K x T}: the bonus at each head's a'. (Of
+            # double Q, which no row of the paper combines with a bonus, a' would be another.)
             greedy = tf.argmax(next_q, axis=-1, output_type=tf.int32)
             next_bonus = self._normalize(
                 self.next_bonus_std, next_bonus, tf.gather(next_bonus, greedy, batch_dims=1)

@@ -228,6 +228,11 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
                 'UncertaintyBellmanPosterior needs n_steps >= 1, hidden_units >= 1 and '
                 f'initial_variance > 0, got {n_steps}, {hidden_units} and {initial_variance}'
             )
+        if network.noise is not None:
+            raise ValueError(
+                'UncertaintyBellmanPosterior takes no MultiHeadQNetwork.noise: it explores by its '
+                'variance alone'
+            )
         self._scale = scale
         self._n_steps = n_steps
         features, phi = network.trunk_features, network.heads.hidden_units

@@ -226,7 +226,7 @@ class Runner:
         with self._writing():
             self._checkpoints = Checkpoints(self._directory / 'checkpoints', checkpoints_kept)
         resumed = self._checkpoints.restore(self._read_checkpoint)
-        begun = self._iteration + bool(self._actions)
+        begun = math.ceil(self._agent.agent_steps / training_steps)
         if begun > num_iterations:
             raise UserError(
                 f'{self._directory} has begun {begun} iterations, more than '

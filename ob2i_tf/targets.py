@@ -97,8 +97,8 @@ def backward_induction(
       'released': the value is the maximum of the updated column, while mask and bonus follow the
         argmax before the loop (the authors' code).
 
-    With both alphas 0 this is BEBU, with K = 1 as well EBU (Lee et al. 2019); with beta = 0 too it
-    is `one_step`.
+    With both alphas 0 'initial' is BEBU (Algorithm 3); the other two, then one and the same, are
+    EBU in each head (Lee et al. 2019, Algorithm 1). With beta = 0 too all are `one_step`.
 
     Args:
       rewards: [T].

@@ -440,6 +440,8 @@ def _build_bonus(update, bonus, replay, network, seed, alpha_1, alpha_2):
         )
     if not alpha_1 and not alpha_2:
         logging.warning('The bonus changes nothing: alpha_1 and alpha_2 are 0.')
+    if isinstance(bonus, bonuses.UcbBonus) and network.num_heads == 1:
+        logging.warning('UcbBonus sees one head, whose standard deviation is 0.')
     bonus.build(replay.observation_shape, seed)
     rows, q_values = tf.TensorSpec([None], tf.int32), (None, network.num_heads, network.num_actions)
     check_traced(

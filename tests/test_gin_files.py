@@ -120,6 +120,9 @@ def test_a_file_is_its_row(file, clean_gin):
         name(config.value(f'{update}.bonus')),
     )
     assert config.value(f'{update}.alpha_1') == config.value(f'{update}.alpha_2')
+    if update == 'EpisodicUpdate' and 'lsvi' not in file:
+        as_released = file.startswith('ebu') or file == 'ob2i_atari_released.gin'
+        assert config.value('EpisodicUpdate.greedy') == ('released' if as_released else 'initial')
     if 'atari' in file:
         assert config.value('make_atari.sticky_action_probability') == 0.0
         assert config.value('make_atari.full_action_space') is False

@@ -286,6 +286,7 @@ def test_ube_refuses_what_it_cannot_do():
         ({'n_steps': 0}, 'n_steps >= 1'),
         ({'hidden_units': 0}, 'hidden_units >= 1'),
         ({'initial_variance': 0.0}, 'initial_variance > 0'),
+        ({'network': build_network(1, noise='factorised')}, 'takes no MultiHeadQNetwork.noise'),
     ):
         with pytest.raises(ValueError, match=message):
             build_ube(**keywords)

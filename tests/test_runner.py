@@ -211,13 +211,16 @@ def test_a_signal_saves_first_and_the_run_goes_on_from_there(straight, tmp_path,
     assert events(other) == events(base_dir)
 
 
-@pytest.mark.parametrize('agent_steps', [120, 150])
+@pytest.mark.parametrize('agent_steps', [150, 240])
 def test_stopped_at_a_step_of_ones_choice(straight, tmp_path, agent_steps):
-    """120 is the last step of an iteration."""
+    """240 is the last step of an iteration, which is not evaluated then."""
     base_dir, _ = straight
     other = tmp_path / 'run'
     run(other, status=128 + signal.SIGTERM, stop_at=agent_steps)
     assert int(newest(other).name) == agent_steps
+    if agent_steps == 240:
+        output = run(other, status=1, Runner__num_iterations=1)
+        assert 'has begun 2 iterations, more than Runner.num_iterations = 1' in output
     run(other)
     assert all_rows(other) == all_rows(base_dir)
     assert events(other) == events(base_dir)

@@ -162,15 +162,51 @@ def test_initial_is_a_lambda_return():
     np.testing.assert_allclose(y, expected, atol=1e-5)
 
 
-def test_ebu_is_one_head_of_bebu():
+def ebu(rewards, actions, next_q, beta, gamma):
+    """Lee et al. (2019), Algorithm 1, as they write it; next_q is [T, A]."""
+    table = np.array(next_q, np.float64)
+    y = np.zeros(len(rewards))
+    y[-1] = rewards[-1]
+    for t in range(len(rewards) - 2, -1, -1):
+        table[t, actions[t + 1]] = beta * y[t + 1] + (1 - beta) * table[t, actions[t + 1]]
+        y[t] = rewards[t] + gamma * table[t].max()
+    return y
+
+
+@pytest.mark.parametrize('greedy', ['updated', 'released'])
+def test_ebu_takes_the_maximum_of_the_updated_column(greedy):
+    keywords = {'beta': 0.5, 'alpha_1': 0.0, 'alpha_2': 0.0, 'greedy': greedy}
+    rewards, discounts, actions, next_q, *bonuses = episode(30)
+    discounts = np.where(np.arange(30) < 29, 0.9, 0).astype(np.float32)  # It ends in a terminal.
+    y = targets.backward_induction(rewards, discounts, actions, next_q, *bonuses, **keywords)
+    for k in range(next_q.shape[1]):
+        expected = ebu(rewards, actions, next_q[:, k], 0.5, 0.9)
+        np.testing.assert_allclose(y[:, k], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize('greedy, expected', [
+    ('initial', [0.9] * 3 + [1000]), ('released', [729, 810, 900, 1000]),
+])  # fmt: skip
+def test_a_reward_goes_back_all_the_way_in_ebu_alone(greedy, expected):
+    """Where the action that was taken looked the worse one."""
+    next_q = np.tile(np.array([0.0, 1.0], np.float32), (4, 1, 1))
+    nothing = np.zeros(4)
+    y = targets.backward_induction(
+        [0, 0, 0, 1000], [0.9, 0.9, 0.9, 0], [0, 0, 0, 0], next_q, nothing, np.zeros((4, 2)),
+        beta=1.0, alpha_1=0.0, alpha_2=0.0, greedy=greedy,
+    )  # fmt: skip
+    np.testing.assert_allclose(y[:, 0], expected, rtol=1e-6)
+
+
+def test_heads_do_not_see_each_other():
     rewards, discounts, actions, next_q, *bonuses = episode(30)
     keywords = {'beta': 0.5, 'alpha_1': 0.0, 'alpha_2': 0.0}
-    bebu = targets.backward_induction(rewards, discounts, actions, next_q, *bonuses, **keywords)
+    of_all = targets.backward_induction(rewards, discounts, actions, next_q, *bonuses, **keywords)
     for k in range(next_q.shape[1]):
-        ebu = targets.backward_induction(
+        of_one = targets.backward_induction(
             rewards, discounts, actions, next_q[:, k : k + 1], *bonuses, **keywords
         )
-        np.testing.assert_allclose(ebu[:, 0], bebu[:, k], atol=1e-6)
+        np.testing.assert_allclose(of_one[:, 0], of_all[:, k], atol=1e-6)
 
 
 def test_one_step_by_hand():

@@ -149,6 +149,9 @@ def test_a_bonus_without_weights_and_weights_without_a_bonus_are_told(caplog):
             caplog.clear()
             update(*parts()[:3], **keywords)
             assert told in caplog.text and bool(told) == ('change' in caplog.text)
+    caplog.clear()
+    updates.EpisodicUpdate(*parts(num_heads=1)[:3], bonus=bonuses.UcbBonus(), alpha_1=0.1)
+    assert 'UcbBonus sees one head' in caplog.text
     with pytest.raises(ValueError, match='bonus must be a Bonus'):
         updates.TransitionUpdate(*parts()[:3], bonus=bonuses.ensemble_std)
 

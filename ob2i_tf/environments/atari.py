@@ -341,12 +341,12 @@ def make_atari(
       history: frames of a stack (paper, hyperparameters).
       noop_max: at a game's start 0..noop_max no-op frames, uniformly, noop_max included (paper).
       max_episode_frames: a game is truncated after so many frames, no-ops aside, rounded up to
-        whole agent steps (DQN: 108,000 = 30 minutes).
+        whole agent steps (108,000 = 30 minutes of play, van Hasselt et al. 2016).
       max_episode_frames_by_game: {game, in any spelling: frames} in place of max_episode_frames
         (the released code: 18,000 for six games).
-      terminal_on_life_loss: terminated is set at a life loss too; the game plays on (DQN; off in
-        evaluation).
-      clip_rewards: rewards are the sign of the game's own (DQN; off in evaluation).
+      terminal_on_life_loss: terminated is set at a life loss too; the game plays on (DQN;
+        evaluation counts whole games).
+      clip_rewards: rewards are the sign of the game's own (DQN; scores are sums of the game's).
       sticky_action_probability: with which an emulator frame repeats the action before; the
         paper has none, ALE's v5 environments 0.25.
       full_action_space: all 18 actions in place of those that have an effect in the game.
