@@ -6,6 +6,7 @@ replaces by that of its text.
 
 import contextlib
 import io
+import itertools
 import math
 import re
 import textwrap
@@ -419,9 +420,10 @@ def intervals(summary, known) -> List[Figure]:
 def _slugs(names):
     """Of each a name for files, different from the others'."""
     slugs = []
-    for number, name in enumerate(names):
-        slug = re.sub(r'[^a-z0-9]+', '_', name.lower()).strip('_')
-        slugs.append(f'{slug}_{number}'.strip('_') if slug in ('', *slugs) else slug)
+    for name in names:
+        slug = re.sub(r'[^a-z0-9]+', '_', name.lower()).strip('_') or 'method'
+        numbered = (slug + f'_{i}' * (i > 1) for i in itertools.count(1))
+        slugs.append(next(free for free in numbered if free not in slugs))
     return slugs
 
 

@@ -108,7 +108,7 @@ def test_errors_are_one_line(tmp_path, capsys, arguments, says):
 
 
 def test_methods_of_any_name_have_figures_of_their_own(tmp_path, capsys):
-    names = ['beta +1', 'beta -1', 'beta (1)', '$_$', '\u03b2']
+    names = ['beta +1', 'beta -1', 'beta (1)', 'beta 1 2', '$_$', '\u03b2']
     for name in names:
         for game in ('Pong', 'Q*Bert', 'Freeway', 'Alien'):
             write_run(tmp_path / name, 'OB2I', game, 0, iterations=3)
@@ -118,12 +118,13 @@ def test_methods_of_any_name_have_figures_of_their_own(tmp_path, capsys):
     ids = Page((out / 'report.html').read_text()).ids
     assert len(ids) == len(set(ids))
     made = {file.stem for file in (out / 'figures').glob('relative_*.svg')}
-    assert {f'relative_{slug}' for slug in ('beta_1', 'beta_1_2', '0', '3')} <= made
+    slugs = ('beta_1', 'beta_1_2', 'beta_1_2_2', 'method', 'method_2')
+    assert {f'relative_{slug}' for slug in slugs} <= made
     profiles = (out / 'figures' / 'performance_profiles.svg').read_text()
     assert all(f'{name}, n = 4' in profiles for name in names)
     assert command.main([runs[0], '--out', str(out)]) == 0  # Fewer figures into the same folder.
     text = (out / 'report.html').read_text()
-    assert 'not of this report: figures/' in text and 'figures/relative_0.png' in text
+    assert 'not of this report: figures/' in text and 'figures/relative_method.png' in text
 
 
 def test_lines_of_many_methods_look_different():
