@@ -25,7 +25,16 @@ import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
 from benchmarks.timing import Machine, flops_per_state, median_ms, parameter_bytes, random_episode  # noqa: E402
-from ob2i_tf import acting, config, environments, posteriors, replay, targets, updates  # noqa: E402
+from ob2i_tf import (  # noqa: E402
+    acting,
+    bonuses,
+    config,
+    environments,
+    posteriors,
+    replay,
+    targets,
+    updates,
+)
 from ob2i_tf.runner import Runner  # noqa: E402
 from tests import oracle  # noqa: E402
 
@@ -97,7 +106,7 @@ class Parts:
             self.agent.replay.add_episode(random_episode(length, self.rng))
 
     def target_rows(self):
-        passes = 1 + (self.update.bonus is not None)
+        passes = 1 + isinstance(self.update.bonus, bonuses.UcbBonus)  # Which asks for B's values.
         for length in (40, 500, 2000):
             memory = replay.EpisodeReplay(STACK[:2], 10_000, history=4)
             memory.add_episode(random_episode(length, self.rng))

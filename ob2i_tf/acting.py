@@ -13,9 +13,10 @@ import numpy as np
 import tensorflow as tf
 
 import gin
-from ob2i_tf import bonuses, moments, networks
+from ob2i_tf import bonuses, networks
 from ob2i_tf.compiled import Compiled, check_traced
 from ob2i_tf.errors import ConfigError, NotFiniteError
+from ob2i_tf.tensors import floating
 
 TIE_BREAKS = ('random', 'lowest')
 BELIEFS = ('sample', 'mean')
@@ -45,7 +46,7 @@ def head_preferences(q_values, heads):
 @gin.configurable
 def mean_preferences(q_values):
     """The mean of the heads, [B, K, A] -> [B, A]; with one head, plain greedy Q-learning."""
-    return tf.reduce_mean(moments.floating(q_values), axis=1)
+    return tf.reduce_mean(floating(q_values), axis=1)
 
 
 @gin.configurable
@@ -167,6 +168,9 @@ class Policy:
 
         Returns:
           [B] int32.
+
+        Raises:
+          NotFiniteError: if a preference is NaN.
         """
         count = len(observations)
         explore = rng.random(count) < epsilon

@@ -29,7 +29,7 @@ class Agent:
     Args:
       learner: QLearner.
       posterior: posteriors.Posterior of the learner's network.
-      update: hands out a Batch for each learner step, see updates.py.
+      update: updates.Update, hands out a Batch for each learner step.
       replay: EpisodeReplay.
       num_envs: number of environments.
       rng: numpy Generator for heads, exploration and ties.
@@ -47,6 +47,10 @@ class Agent:
       resample_head_on: a new head is drawn at the start of a 'game' (the paper), or of each stored
         'episode', so after a life loss too (the released code).
       timeout_is_terminal: a truncated episode does not bootstrap (the released code).
+
+    Raises:
+      ValueError: a value that cannot be, with its binding.
+      ConfigError: as `acting.Policy`.
     """
 
     def __init__(

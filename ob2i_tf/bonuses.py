@@ -6,9 +6,10 @@ import numpy as np
 import tensorflow as tf
 
 import gin
-from ob2i_tf import moments, networks, types
+from ob2i_tf import networks, tensors, types
 from ob2i_tf.compiled import check_traced
 from ob2i_tf.moments import RunningStd
+from ob2i_tf.tensors import floating
 
 RND_SCALES = ('returns', 'bonuses')
 RND_STATES = ('state', 'next_state')
@@ -27,7 +28,7 @@ def ensemble_std(q_values):
     Returns:
       [..., A], the population standard deviation over the heads.
     """
-    q_values = moments.floating(q_values)
+    q_values = floating(q_values)
     # Equal heads shifted by one of them are exactly 0, whatever their mean would round to.
     shifted = q_values - tf.stop_gradient(q_values[..., :1, :])
     deviations = shifted - tf.reduce_mean(shifted, axis=-2, keepdims=True)
@@ -106,8 +107,8 @@ class UcbBonus(Bonus):
         if self._normalize_reward_bonus:
             reward_bonus = self._normalize(self.reward_bonus_std, reward_bonus, reward_bonus)
         if self._normalize_next_bonus:
-            # The moments are those of the paper's B~ in R^{K x T}: the bonus at each head's a'. (Of
-            # double Q, which no row of the paper combines with a bonus, a' would be another.)
+            # The moments are those of the paper's B~ in R^{K x T}: the bonus at each head's a'. (With
+            # double Q a' would be another; no row of the paper has both.)
             greedy = tf.argmax(next_q, axis=-1, output_type=tf.int32)
             next_bonus = self._normalize(
                 self.next_bonus_std, next_bonus, tf.gather(next_bonus, greedy, batch_dims=1)
@@ -215,17 +216,17 @@ class RndBonus(Bonus):
     def __call__(self, experience):
         """See Bonus."""
         frames = experience.frames
-        networks.for_slices(
+        tensors.for_slices(
             lambda start, end: self.frame_moments.update(frames[start:end]),
             tf.shape(frames)[0], _FRAMES_PER_PASS,
         )  # fmt: skip
         errors = self.errors(frames)
-        state, next_state = tf.gather(errors, experience.first), tf.gather(errors, experience.next)
+        state, next_state = tf.gather(errors, experience.here), tf.gather(errors, experience.next)
         reward_bonus = state if self._reward_state == 'state' else next_state
         means = tf.reduce_mean(reward_bonus), tf.reduce_mean(next_state)
         sums = reward_bonus
         if self.needs_order:
-            goes_on = tf.concat([[False], experience.first[1:] == experience.next[:-1]], axis=0)
+            goes_on = tf.concat([[False], experience.here[1:] == experience.next[:-1]], axis=0)
             kept = self._discount * tf.cast(goes_on, tf.float32)
             sums = tf.scan(
                 lambda sum_, row: row[0] * sum_ + row[1], (kept, reward_bonus), initializer=0.0
@@ -233,7 +234,7 @@ class RndBonus(Bonus):
         self.bonus_std.update(sums)
         next_bonus = tf.zeros_like(experience.next_q[:, 0]) + next_state[:, None]
         with tf.control_dependencies([errors]):
-            networks.for_slices(
+            tensors.for_slices(
                 lambda start, end: self._learn(frames[start:end]),
                 tf.shape(frames)[0], self._batch_size,
             )  # fmt: skip
@@ -241,7 +242,7 @@ class RndBonus(Bonus):
 
     def errors(self, frames):
         """[n, *frame] -> [n]: how far the predictor is from the random network."""
-        return networks.in_passes(
+        return tensors.in_passes(
             lambda start, end: self._errors(frames[start:end]),
             tf.shape(frames)[0], _FRAMES_PER_PASS, tf.TensorSpec([None], tf.float32),
         )  # fmt: skip

@@ -31,7 +31,6 @@ from ob2i_tf.errors import ConfigError
 _ENVIRONMENT = 'make_environment'
 _REGISTRY = gin.config._REGISTRY  # gin has no public way to list its configurables.
 _USES = {}
-_GIVEN = 'cannot be bound: the code that calls it gives it'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -252,10 +251,7 @@ def apply(layers, roots=('Runner',)):
         if run.consumes(binding)
     }
     for (scope, selector, parameter), value in values.items():
-        binding, declared = run.bound[scope, selector, parameter], _signature(selector)[parameter]
-        _check_type(binding, value, declared)
-        if run.is_given(selector, parameter) and value != declared.default:  # As in config.gin.
-            raise binding.error(_GIVEN)
+        _check_type(run.bound[scope, selector, parameter], value, _signature(selector)[parameter])
     run.check_required()
     for key, value in values.items():
         gin.bind_parameter(key, _to_gin(value))
@@ -413,15 +409,6 @@ class _Run:
                 if error:
                     raise error
 
-    def is_given(self, selector, parameter):
-        """Whether `make_environment`, to which the run gives it, gives it to this builder."""
-        return any(
-            _short(caller) == _ENVIRONMENT
-            and parameter in _REGISTRY[caller].denylist
-            and selector == self._builder(scopes, caller)[0]
-            for scopes, caller in self.nodes
-        )
-
     def check_required(self):
         for node, values in self.nodes.items():
             for parameter, value in values.items():
@@ -494,7 +481,10 @@ def _check_names(binding):
         return
     if binding.parameter in all_parameters:
         without_default = all_parameters[binding.parameter].default is inspect.Parameter.empty
-        raise binding.error(_GIVEN + (', as it has no default' if without_default else ''))
+        raise binding.error(
+            'cannot be bound: the code that calls it gives it'
+            + (', as it has no default' if without_default else '')
+        )
     if _short(selector) != _ENVIRONMENT:  # Whose builder's keywords depend on its name.
         near = _near(binding.parameter, parameters)
         raise binding.error(f'{binding.name} has no parameter {binding.parameter!r}{near}')

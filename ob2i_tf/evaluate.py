@@ -32,7 +32,7 @@ def games(learnt, policy, count, seed=0, max_steps=200_000, epsilon=None):
     """Plays `count` games, one after another.
 
     Args:
-      learnt: a `runner.Learnt`, whose configuration is gin's.
+      learnt: a `learnt.Learnt`, whose configuration is gin's.
       policy: an `acting.Policy`; a head it follows is drawn for each game.
       count: games.
       seed: of environments, heads, epsilon and ties; the same for each way of acting.
@@ -101,7 +101,8 @@ def main(argv=None):
     parser.add_argument('--out', required=True, metavar='FILE', help='CSV file, replaced')
     arguments = parser.parse_args(argv)
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
-    from ob2i_tf import acting, runner
+    from ob2i_tf import acting
+    from ob2i_tf.learnt import load_learnt
 
     failed, played_any = 0, False
     try:
@@ -112,7 +113,7 @@ def main(argv=None):
             rows.writerow(COLUMNS)
             for folder in folders:
                 try:
-                    learnt = runner.learnt(folder)
+                    learnt = load_learnt(folder)
                 except UserError as error:
                     print(f'error: {folder}: {error}', file=sys.stderr)
                     failed += 1

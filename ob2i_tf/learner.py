@@ -33,6 +33,9 @@ class QLearner(tf.Module):
         that learn apart each on their own; None: never.
       target_init: 'copy' starts the target network equal to the online one; 'random' leaves it at
         its own initial weights until the first copy (the released code).
+
+    Raises:
+      ValueError: a value that cannot be, with its binding.
     """
 
     def __init__(
@@ -115,6 +118,7 @@ class QLearner(tf.Module):
         networks.copy_variables(self.network, self.target_network)
 
     def _step(self, observations, actions, targets, weights, masks):
+        """The gradient step on the columns of a `types.Batch`: its loss and mean Q-value, scalars."""
         seed = self._generator.make_seeds()[:, 0]
         groups = self.network.variable_groups
         with tf.GradientTape(watch_accessed_variables=False) as tape:

@@ -6,7 +6,8 @@ r"""Trains an agent by a gin configuration.
 
 Gin files are found as given, or in the project's folder gin/. Run again, it goes on from the newest
 checkpoint in the run's folder. Exit status: 0 the run is complete, 1 it could not go on, 2 its
-configuration or the command line is wrong.
+configuration or the command line is wrong, 128 + signal (143, 130) SIGTERM or Ctrl-C stopped it and
+all is saved.
 """
 
 import contextlib
@@ -129,9 +130,9 @@ def _run(argv):
     _set_up_logging()
 
     with stderr_held_back():
-        from ob2i_tf import runner  # Imports TensorFlow, and all that registers configurables.
+        from ob2i_tf import devices, runner  # TensorFlow, and all that registers configurables.
 
-        runner.list_gpus()  # The first call complains where there is none.
+        devices.list_gpus()  # The first call complains where there is none.
 
     config.apply(layers)
     base_dir = values.base_dir or default_base_dir(

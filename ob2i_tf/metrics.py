@@ -14,17 +14,6 @@ from tensorboard.compat.proto import event_pb2, summary_pb2
 from ob2i_tf import disk
 from ob2i_tf.errors import CheckpointError
 
-TRAIN_COLUMNS = (
-    'iteration', 'frames', 'agent_steps', 'learner_steps', 'episodes', 'score_mean', 'return_mean',
-    'episode_length_mean', 'loss', 'bonus_mean', 'next_bonus_mean', 'q_mean', 'epsilon',
-    'agent_steps_per_second',
-)  # fmt: skip
-EVAL_COLUMNS = (
-    'iteration', 'frames', 'episodes', 'score_mean', 'score_std', 'score_min', 'score_max',
-)  # fmt: skip
-EPISODE_COLUMNS = ('frames', 'score', 'length')
-EVAL_EPISODE_COLUMNS = ('iteration', *EPISODE_COLUMNS)
-
 
 class Means:
     """Means of named numbers, whose sums can be saved; NaN where nothing was added."""

@@ -2,11 +2,7 @@
 
 import tensorflow as tf
 
-
-def floating(x):
-    """x as a tensor, integers as float32."""
-    x = tf.convert_to_tensor(x)
-    return x if x.dtype.is_floating else tf.cast(x, tf.float32)
+from ob2i_tf.tensors import floating
 
 
 class RunningStd(tf.Module):

@@ -144,9 +144,10 @@ class Heads(tf.keras.layers.Layer):
 class MultiHeadQNetwork(tf.keras.Model):
     """K bootstrapped Q-functions over one trunk (Osband et al. 2016; paper, table 4).
 
-    `network(observations, seed)` maps [B, *stack] to [B, K, A] float32. uint8 observations are
-    scaled to [0, 1]. Weights are Glorot-uniform, by the fans of a single layer of a single head,
-    biases 0. `seed`, [2] int, draws the noise of noisy heads; without it they act by their means.
+    `network(observations, seed, head)` maps [B, *stack] to [B, K, A] float32, or to [B, 1, A] of
+    one head alone if `head`, a scalar int, is given. uint8 observations are scaled to [0, 1].
+    Weights are Glorot-uniform, by the fans of a single layer of a single head, biases 0. `seed`,
+    [2] int, draws the noise of noisy heads; without it they act by their means.
 
     Args:
       num_actions: A.
@@ -169,6 +170,9 @@ class MultiHeadQNetwork(tf.keras.Model):
         for GPUs; weights, the last layer, the values and all that follows stay float32.
       seed: of the initial weights.
       prior_seed: of those of the prior; the same for the online and the target network.
+
+    Raises:
+      ValueError: a value that cannot be, with its binding.
     """
 
     def __init__(
@@ -401,43 +405,6 @@ def check_conv_layers(name, conv_layers):
                 f'{name}.conv_layers must hold (filters, kernel size, stride) each, whole numbers '
                 f'above 0, got {layer!r} in {conv_layers!r}'
             )
-
-
-def in_passes(function, count, size, result):
-    """Concatenates function(start, end) over slices of at most `size` of `count` rows.
-
-    Args:
-      function: maps two scalar tensors to rows start .. end - 1 of the result.
-      count: scalar tensor, or an int, which leaves no loop for XLA.
-      size: of a slice.
-      result: TensorSpec of the whole, its number of rows None.
-    """
-    if isinstance(count, int):
-        starts = range(0, count, size)
-        return tf.concat([function(start, min(start + size, count)) for start in starts], axis=0)
-    passes = (count + size - 1) // size
-    parts = tf.TensorArray(result.dtype, size=passes, infer_shape=False, element_shape=result.shape)
-
-    def one_pass(index, parts):
-        start = index * size
-        return index + 1, parts.write(index, function(start, tf.minimum(start + size, count)))
-
-    return tf.while_loop(lambda index, _: index < passes, one_pass, (0, parts))[1].concat()
-
-
-def for_slices(function, count, size):
-    """Calls function(start, end) for its effects, over slices of at most `size` of `count` rows."""
-
-    def one_slice(start):
-        function(start, tf.minimum(start + size, count))
-        return (start + size,)
-
-    tf.while_loop(lambda start: start < count, one_slice, (0,), parallel_iterations=1)
-
-
-def num_rows(x):
-    """The length of the first axis: an int where it is known while tracing, else a tensor."""
-    return tf.shape(x)[0] if x.shape[0] is None else x.shape[0]
 
 
 def copy_variables(source, destination):

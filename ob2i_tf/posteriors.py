@@ -94,6 +94,7 @@ class Posterior(tf.Module):
         del arrays
 
     def compiled_functions(self):
+        """The tf.functions of its own whose traces a run counts."""
         return []
 
 

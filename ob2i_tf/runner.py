@@ -6,18 +6,13 @@ The composition root: this is where the parts of a run are built and meet.
 import contextlib
 import csv
 import inspect
-import itertools
 import json
 import math
-import os
-import platform
 import signal
-import subprocess
 import sys
 import time
-from importlib import metadata
 from pathlib import Path
-from typing import Callable, Literal, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Literal, Optional, Sequence, Tuple
 
 import numpy as np
 import psutil
@@ -29,16 +24,19 @@ import gin
 from ob2i_tf import (
     acting,
     config,
+    csv_columns,
+    devices,
     disk,
     environments,
     metrics,
     networks,
     posteriors,
     replay,
+    run_folder,
     updates,
 )
 from ob2i_tf.agent import Agent
-from ob2i_tf.checkpoint import Checkpoints, damage, newest_first
+from ob2i_tf.checkpoint import Checkpoints
 from ob2i_tf.environments.watched import Watched
 from ob2i_tf.errors import CheckpointError, ConfigError, UserError
 from ob2i_tf.learner import QLearner, check_finite
@@ -46,7 +44,6 @@ from ob2i_tf.learner import QLearner, check_finite
 # The independent random streams of a run: the keys under which its one seed is split.
 STREAMS = ('network', 'target_network', 'replay', 'acting', 'environment', 'evaluation',
            'evaluation_environment', 'prior', 'posterior', 'learner', 'update')  # fmt: skip
-CHECKPOINT_FORMAT = 3
 XLA_PARTS = ('acting', 'targets', 'gradient_step')
 _PARTS_WITH_ARRAYS = ('update', 'posterior')
 
@@ -144,14 +141,13 @@ class Runner:
             raise ConfigError(
                 f'Runner.profile must be (first, last) agent steps or None, got {profile!r}'
             )
-        _say_devices(require_gpu)
-        _set_up_devices(tf32)
+        devices.say(require_gpu)
+        devices.set_up(tf32)
         for name, part, kind in (('network', network, tf.keras.Model),
-                                 ('posterior', posterior, posteriors.Posterior)):  # fmt: skip
+                                 ('posterior', posterior, posteriors.Posterior),
+                                 ('update', update, updates.Update)):  # fmt: skip
             if not callable(part) or (inspect.isclass(part) and not issubclass(part, kind)):
-                raise ConfigError(f'Runner.{name} must be what makes a {name}, got {part!r}')
-        if not callable(update) or (inspect.isclass(update) and not hasattr(update, 'next_batch')):
-            raise ConfigError(f'Runner.update must be what makes an update, got {update!r}')
+                raise ConfigError(f'Runner.{name} must be what makes one, got {part!r}')
         self._directory = Path(base_dir)
         self._seed = seed
         self._num_iterations = num_iterations
@@ -169,7 +165,7 @@ class Runner:
         with self._writing():
             self._directory.mkdir(parents=True, exist_ok=True)
             self._lock = disk.lock(self._directory)
-            check_config(self._directory)
+            run_folder.check_config(self._directory)
 
         with contextlib.closing(environments.make(num_envs=1)) as env:
             observation_space = env.single_observation_space
@@ -234,11 +230,11 @@ class Runner:
             )
         with self._writing():
             if resumed:
-                _check_data(self._directory, data)
+                run_folder.check_data(self._directory, data)
             self._open_logs(resumed)
             # Not before: one that some part refuses must not be the configuration of the folder.
             disk.replace_text(self._directory / 'config.gin', config.resolved_config())
-            _write_environment(self._directory, data)
+            run_folder.write_environment(self._directory, data)
         logging.info(
             '%s in %s: %s', 'Resuming' if resumed else 'Starting', self._directory, self._position()
         )
@@ -420,14 +416,14 @@ class Runner:
                 'it away to start over'
             )
         self._csv = {}
-        for name, columns in (
-            ('train', metrics.TRAIN_COLUMNS),
-            ('eval', metrics.EVAL_COLUMNS),
-            ('episodes', metrics.EPISODE_COLUMNS),
-            ('eval_episodes', metrics.EVAL_EPISODE_COLUMNS),
+        for name, header in (
+            ('train', csv_columns.TRAIN),
+            ('eval', csv_columns.EVAL),
+            ('episodes', csv_columns.EPISODES),
+            ('eval_episodes', csv_columns.EVAL_EPISODES),
         ):
             path = self._directory / f'{name}.csv'
-            self._csv[name] = metrics.CsvLog(path, columns, self._csv_seen.get(name))
+            self._csv[name] = metrics.CsvLog(path, header, self._csv_seen.get(name))
         self._tensorboard = metrics.TensorBoard(self._directory / 'tensorboard', self._iteration)
 
     def _log_game(self, game):
@@ -451,7 +447,7 @@ class Runner:
             'epsilon': self._agent.epsilon,
             'agent_steps_per_second': self._steps_per_second,
         }  # fmt: skip
-        scalars = {f'train/{name}': train[name] for name in metrics.TRAIN_COLUMNS[3:]}
+        scalars = {f'train/{name}': train[name] for name in csv_columns.TRAIN[3:]}
         for name, seconds in self.phases.seconds.items():
             scalars[f'process/seconds_{name}'.replace(' ', '_')] = seconds
         scalars['process/resident_gigabytes'] = psutil.Process().memory_info().rss / 1e9
@@ -479,7 +475,7 @@ class Runner:
                 }  # fmt: skip
                 self._csv['eval'].write(evaluation)
                 scalars.update(
-                    {f'eval/{name}': evaluation[name] for name in metrics.EVAL_COLUMNS[2:]}
+                    {f'eval/{name}': evaluation[name] for name in csv_columns.EVAL[2:]}
                 )
             self._tensorboard.write(self._iteration, self._frames, scalars)
         logging.info('%s', self._position())
@@ -520,7 +516,7 @@ class Runner:
             directory = self._directory / 'replay'
             manifest = self._replay.save(directory)
             state = {
-                'format': CHECKPOINT_FORMAT,
+                'format': run_folder.CHECKPOINT_FORMAT,
                 'iteration': self._iteration,
                 'agent': self._agent.state(),
                 'means': self._means.state(),
@@ -552,9 +548,7 @@ class Runner:
             sys.exit(128 + self._stop_signal)
 
     def _read_checkpoint(self, folder):
-        state = _read_state(folder)
-        if state['format'] != CHECKPOINT_FORMAT:
-            raise CheckpointError(f'format {state["format"]}, not {CHECKPOINT_FORMAT}')
+        state = run_folder.read_state(folder)
         with np.load(folder / 'arrays.npz', allow_pickle=False) as file:
             arrays = dict(file)
         try:
@@ -567,11 +561,10 @@ class Runner:
         self._iteration = state['iteration']
         self._agent.set_state(state['agent'])
         self._means = metrics.Means(state['means'])
-        sizes = state.get('csv_sizes', {})  # All that earlier versions kept of them.
-        self._csv_seen = state.get('csv') or {n: {'bytes': size} for n, size in sizes.items()}
+        self._csv_seen = state['csv']
         self._actions = list(arrays.pop('actions'))
         for part in _PARTS_WITH_ARRAYS:
-            getattr(self, f'_{part}').set_state(_of_part(part, arrays))
+            getattr(self, f'_{part}').set_state(run_folder.arrays_of(part, arrays))
 
     def _request_stop(self, number, frame):
         del frame
@@ -601,73 +594,6 @@ class Runner:
                 'Evaluation score: best %.6g at %s frames, last %.6g at %s frames.',
                 float(best['score_mean']), f'{int(best["frames"]):,}',
                 float(rows[-1]['score_mean']), f'{int(rows[-1]["frames"]):,}')  # fmt: skip
-
-
-class Learnt(NamedTuple):
-    """What a run has learnt, to look at.
-
-    Attributes:
-      posterior: posteriors.Posterior.
-      policy: acting.Policy, as the run evaluates.
-      epsilon: of the evaluation.
-      agent_steps: that the run had taken.
-    """
-
-    posterior: posteriors.Posterior
-    policy: acting.Policy
-    epsilon: float
-    agent_steps: int
-
-
-def learnt(directory) -> Learnt:
-    """Networks and posterior of a run, from its newest whole checkpoint.
-
-    The run folder is neither locked nor written to, so that a run may go on meanwhile. Its
-    configuration becomes gin's.
-
-    Raises:
-      CheckpointError: if there is no whole checkpoint of this version.
-      ConfigError: if its configuration is not one of this version.
-      UserError: if the environment would show other data than the run was begun with.
-    """
-    directory = Path(directory)
-    config.load([str(directory / 'config.gin')])
-    defaults = {n: p.default for n, p in inspect.signature(Runner.__init__).parameters.items()}
-    bound = {**defaults, **gin.get_bindings('Runner')}
-    _set_up_devices(bound['tf32'])
-    with config.constructing():
-        with contextlib.closing(environments.make(num_envs=1)) as env:
-            space, num_actions = env.single_observation_space, int(env.single_action_space.n)
-            _check_data(directory, env.metadata.get('data'))
-        built = [
-            networks.build(bound['network'](num_actions), space.shape, space.dtype)
-            for _ in range(2)
-        ]
-        posterior = bound['posterior'](*built, None, bound['num_envs'], 0)
-    for path in newest_first(directory / 'checkpoints'):
-        fault = damage(path)
-        if fault:
-            logging.warning('Skipping the damaged checkpoint %s: %s', path, fault)
-            continue
-        state = _read_state(path)
-        if state['format'] != CHECKPOINT_FORMAT:
-            raise CheckpointError(f'{path} has format {state["format"]}, not {CHECKPOINT_FORMAT}')
-        status = tf.train.Checkpoint(posterior=posterior).read(str(path / 'variables'))
-        status.assert_existing_objects_matched().expect_partial()
-        with np.load(path / 'arrays.npz', allow_pickle=False) as arrays:
-            posterior.set_state(_of_part('posterior', arrays))
-        policy = acting.Policy(
-            posterior, bound['evaluation_preferences'], bound['evaluation_tie_break'],
-            bound['evaluation_belief'],
-        )  # fmt: skip
-        return Learnt(posterior, policy, bound['evaluation_epsilon'], state['agent']['agent_steps'])
-    raise CheckpointError(f'no whole checkpoint in {directory / "checkpoints"}')
-
-
-def _of_part(part, arrays):
-    """Of the arrays of a checkpoint those of one part, by the names that the part gave them."""
-    prefix = f'{part}_'
-    return {n.removeprefix(prefix): arrays[n] for n in arrays if n.startswith(prefix)}
 
 
 class _Games:
@@ -705,89 +631,6 @@ def _small_integer(sequence):
     return _integer(sequence) >> 33
 
 
-def list_gpus():
-    """What TensorFlow sees."""
-    return tf.config.list_physical_devices('GPU')
-
-
-def _set_up_devices(tf32):
-    tf.config.experimental.enable_tensor_float_32_execution(tf32)
-    for gpu in list_gpus():
-        tf.config.experimental.set_memory_growth(gpu, True)
-
-
-def _say_devices(required):
-    gpus = list_gpus()
-    if required and not gpus:
-        raise UserError('Runner.require_gpu = True, but TensorFlow sees no GPU')
-    if gpus:
-        logging.info('Training on %s', ', '.join(gpu.name for gpu in gpus))
-    else:
-        logging.warning('No GPU: training on the CPU (%s cores).', os.cpu_count())
-
-
-def check_config(directory):
-    """Makes sure that the config.gin there, if any, describes the run of gin's configuration.
-
-    `Runner.num_iterations` may differ: nothing that a run computes depends on it.
-
-    Raises:
-      UserError: that names the first line that differs.
-    """
-    path = directory / 'config.gin'
-    if path.exists():
-        there, text = path.read_text(errors='replace'), config.resolved_config()
-        for old, new in itertools.zip_longest(there.splitlines(), text.splitlines()):
-            if old != new and not (old or '').startswith('Runner.num_iterations ='):
-                raise UserError(
-                    f'{path} holds another configuration: it says {old!r}, this run {new!r}; '
-                    'use another --base_dir'
-                )
-
-
-def _check_data(directory, data):
-    """Makes sure that environments show what they showed to the process before this one.
-
-    Raises:
-      UserError: they do not; a configuration may leave the source to the machine.
-    """
-    try:
-        there = json.loads((directory / 'environment.json').read_text()).get('data', data)
-    except (OSError, ValueError, AttributeError):
-        return  # Missing or damaged, as `_write_environment` says.
-    if there != data:
-        raise UserError(
-            f'{directory} was begun with {there}, and this machine has {data}: go on where there '
-            'are the same'
-        )
-
-
-def _write_environment(directory, data):
-    """Writes what this process runs on to environment.json, before what earlier ones ran on."""
-    path = directory / 'environment.json'
-    earlier = []
-    if path.exists():
-        try:
-            last = json.loads(path.read_text())
-            earlier = [*last.pop('earlier'), last]
-        except (ValueError, TypeError, AttributeError, KeyError) as error:
-            logging.warning('%s is damaged, and kept as %s.damaged: %s', path, path.name, error)
-            os.replace(path, f'{path}.damaged')
-    packages = ('ob2i_tf', 'tensorflow', 'tf-keras', 'tf-agents', 'numpy', 'gymnasium', 'ale-py')
-    record = {
-        'started': time.strftime('%Y-%m-%dT%H:%M:%S%z'),
-        'command': sys.argv,
-        'git_commit': _git_commit(),
-        'python': platform.python_version(),
-        'packages': {name: _version(name) for name in packages},
-        'platform': platform.platform(),
-        'cpu_cores': os.cpu_count(),
-        'devices': [device.name for device in tf.config.list_physical_devices()],
-        **({'data': data} if data else {}),
-    }
-    disk.replace_text(path, json.dumps({**record, 'earlier': earlier}, indent=1))
-
-
 def _num_lines(path):
     return path.read_text(errors='replace').count('\n') if path.exists() else 0
 
@@ -796,37 +639,10 @@ def _first_line(error):
     return str(error).partition('\n')[0]
 
 
-def _version(package):
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def _git_commit():
-    """Commit of the checkout that this file is part of, with '+' if it was changed; or None."""
-    folder = Path(__file__).resolve().parents[1]
-    if not (folder / '.git').exists():
-        return None
-    try:
-        commit, changes = (
-            subprocess.run(['git', *arguments], cwd=folder, capture_output=True, text=True,
-                           check=True, timeout=10).stdout.strip()
-            for arguments in (('rev-parse', 'HEAD'), ('status', '--porcelain', '-uno'))
-        )  # fmt: skip
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return commit + ('+' if changes else '')
-
-
 def _replays_of(checkpoints):
     """The manifests of replay of those checkpoints that can be read."""
     for folder in checkpoints:
         try:
-            yield _read_state(folder)['replay']
-        except (OSError, ValueError, KeyError) as error:
+            yield run_folder.read_state(folder)['replay']
+        except (OSError, ValueError, KeyError, CheckpointError) as error:
             logging.warning('The checkpoint %s is damaged: %s', folder, error)
-
-
-def _read_state(folder):
-    return json.loads((folder / 'state.json').read_text())

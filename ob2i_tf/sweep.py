@@ -176,7 +176,7 @@ def _num_iterations(gin_file, bindings, own, base_dir):
     Other bindings may not change the values of its `own`.
     """
     with program.stderr_held_back():
-        from ob2i_tf import runner  # Registers all parts.
+        from ob2i_tf import run_folder, runner  # noqa: F401  Registers all parts.
     try:
         config.load([gin_file], bindings)
     except ConfigError as error:
@@ -187,7 +187,7 @@ def _num_iterations(gin_file, bindings, own, base_dir):
                 f'{base_dir}: {name} = {config.value(name)!r} is bound, but the sweep binds it to '
                 f'{value!r}'
             )
-    runner.check_config(base_dir)
+    run_folder.check_config(base_dir)
     return config.value('Runner.num_iterations')
 
 

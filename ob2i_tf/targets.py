@@ -90,7 +90,9 @@ def backward_induction(
           y[t,k] = r[t] + alpha_1 B[t]
                    + discount[t] (Q~[t,k,a'] + alpha_2 1{a' != a_{t+1}} B~[t,a'])
 
-    The paper and its code read a' in three ways, which give different numbers:
+    At a terminal the discount is 0 and the first line the paper's r + alpha_1 B; an episode that
+    was cut off bootstraps. The paper and its code read a' in three ways, which give different
+    numbers:
 
       'initial': the argmax of Q~[t,k] before the loop (Algorithm 2);
       'updated': the argmax of Q~[t,k] after its update, for value, mask and bonus (section 3.2);
@@ -150,7 +152,7 @@ def backward_induction(
     best_value = _at(next_q, best)
     best_bonus = alpha_2 * tf.gather(next_bonus, best, batch_dims=1)
     backed_up = best == next_actions  # 1 - the mask of the paper.
-    taken = tf.cast(next_actions >= 0, tf.float32)
+    has_next = next_actions >= 0
     taken_value = _at(next_q, tf.maximum(next_actions, 0) + tf.zeros_like(best))
     bonus = tf.where(backed_up, 0.0, best_bonus) if mask_next_bonus else best_bonus
 
@@ -171,9 +173,9 @@ def backward_induction(
         return _scan_from_the_end(
             lowest=reward + discount * (other_value + bonus),
             offset=tf.where(
-                taken > 0, reward + discount * ((1 - beta) * taken_value + bonus), _LOWEST
+                has_next, reward + discount * ((1 - beta) * taken_value + bonus), _LOWEST
             ),
-            slope=discount * beta * taken * tf.ones_like(best_value),
+            slope=discount * beta * tf.cast(has_next, tf.float32) * tf.ones_like(best_value),
         )
 
     # 'updated' jumps where the argmax changes sides, so it is no associative scan.
@@ -184,15 +186,15 @@ def backward_induction(
     taken_is_lower = next_actions < other  # argmax takes the lower index of a tie.
 
     def step(y, row):
-        reward, discount, taken, taken_value, taken_bonus = row[:5]
+        reward, discount, has_next, taken_value, taken_bonus = row[:5]
         taken_is_lower, other_value, other_bonus = row[5:]
         updated = beta * y + (1 - beta) * taken_value
         follow = (updated > other_value) | ((updated == other_value) & taken_is_lower)
-        follow &= taken > 0
+        follow &= has_next
         value = tf.where(follow, updated + taken_bonus, other_value + other_bonus)
         return reward + discount * value
 
-    rows = (reward, discount, taken, taken_value, taken_bonus)
+    rows = (reward, discount, has_next, taken_value, taken_bonus)
     rows += (taken_is_lower, other_value, other_bonus)
     return tf.scan(step, rows, initializer=tf.zeros_like(best_value[0]), reverse=True)
 

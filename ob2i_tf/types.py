@@ -56,14 +56,14 @@ class Experience(NamedTuple):
 
     Attributes:
       frames: [m, *frame], the newest frame of every observation; of an episode each once.
-      first, next: [n] int32, which of them belong to the observations and the next observations.
+      here, next: [n] int32, which of them belong to the observations and the next observations.
       actions: [n] int32.
       next_q: [n, K, A], the target network at the next observations.
       q_values: () -> [n, K, A], the online network at the observations; a pass of its own.
     """
 
     frames: Any
-    first: Any
+    here: Any
     next: Any
     actions: Any
     next_q: Any

@@ -12,13 +12,13 @@ import tensorflow as tf
 from absl import logging
 
 import gin
-from ob2i_tf import bonuses, networks, targets, types
+from ob2i_tf import bonuses, targets, tensors, types
 from ob2i_tf.compiled import Compiled, check_traced
 from ob2i_tf.replay import stack
 
 TAILS = ('pad', 'other_episode')
 CONSUMPTIONS = ('in_parts', 'whole', 'pooled')
-_ROW_MULTIPLE = 8  # Batches are padded to it, so that few shapes are compiled.
+_ROW_MULTIPLE = 8  # Batches are padded to it, so that XLA compiles few shapes.
 _XLA_STATE_MULTIPLE = 64  # States of a pass, likewise.
 
 
@@ -33,8 +33,89 @@ class _Pending(NamedTuple):
     end: int
 
 
+class Update:
+    """What an update is to a run, which makes it as
+
+        update(replay, network, target_network, selector, seed, xla=xla)
+
+    and what both of them share.
+
+    Args:
+      replay: EpisodeReplay.
+      network: online network, gives the bonus of the reward, B.
+      target_network: gives Q~ and the bonus of the next value, B~, in one pass.
+      seed: of bootstrap masks, of the bonus, and of noisy networks.
+      batch_size: transitions a learner step ("mini-batch size", paper, table 4).
+      alpha_1: weight of the reward's bonus.
+      alpha_2: weight of the next value's bonus.
+      bonus: a `bonuses.Bonus`; None: no bonus, and no pass of the online network.
+      mask_probability: that a head learns from a transition, see `bootstrap_masks`.
+
+    Raises:
+      ValueError: a value that cannot be, with the binding that it comes from.
+      ConfigError: if the bonus cannot be traced.
+    """
+
+    def __init__(
+        self, replay, network, target_network, seed, batch_size, alpha_1, alpha_2, bonus,
+        mask_probability,
+    ):  # fmt: skip
+        name = type(self).__name__
+        if batch_size < 1:
+            raise ValueError(f'{name}.batch_size must be at least 1, got {batch_size}')
+        if not 0 < mask_probability <= 1:
+            raise ValueError(
+                f'{name}.mask_probability must be above 0, at most 1, got {mask_probability}'
+            )
+        _build_bonus(name, bonus, replay, network, seed, alpha_1, alpha_2)
+        self.replay = replay
+        self.network = network
+        self.target_network = target_network
+        self.batch_size = batch_size
+        self.alpha_1, self.alpha_2 = alpha_1, alpha_2
+        self.bonus = bonus
+        self.mask_probability = mask_probability
+        self._seed = seed
+        self._generator = tf.random.Generator.from_seed(seed)
+
+    @property
+    def ready(self):
+        """Whether `next_batch` can make one."""
+        return self.replay.can_sample
+
+    def next_batch(self):
+        """The batch of the next learner step, and what to log of it.
+
+        Returns:
+          types.Batch; and a dict: 'bonus_mean' and 'next_bonus_mean' of the rows whose targets were
+          computed for it, unweighted and before normalisation, empty if there were none.
+        """
+        raise NotImplementedError
+
+    @property
+    def trackables(self):
+        """What a checkpoint keeps as variables, by name."""
+        parts = {'update_generator': self._generator}
+        return parts if self.bonus is None else {**parts, 'bonus': self.bonus}
+
+    def state(self):
+        """What a checkpoint keeps as arrays, by name."""
+        return {}
+
+    def set_state(self, arrays):
+        """Takes over what `state` returned."""
+        del arrays
+
+    def compiled_functions(self):
+        """The tf.functions whose traces a run counts (`process/traces` in TensorBoard)."""
+        return [self._compiled_targets.function]
+
+    def _masks(self, ids):
+        return bootstrap_masks(ids, self.network.num_heads, self.mask_probability, self._seed)
+
+
 @gin.configurable(denylist=['selector', 'seed', 'xla'])
-class EpisodicUpdate:
+class EpisodicUpdate(Update):
     """Backward induction over whole episodes (paper, Algorithm 2), consumed from their end.
 
     The targets of a sampled episode are computed once; then each batch takes the next `batch_size`
@@ -42,20 +123,13 @@ class EpisodicUpdate:
     is the consumption 'in_parts'; the others use fresh targets for every batch.
 
     Args:
-      replay: EpisodeReplay.
-      network: online network, gives the bonus of the reward, B.
-      target_network: gives Q~ and the bonus of the next value, B~, in one pass.
+      replay, network, target_network, seed, batch_size, alpha_1, alpha_2, bonus, mask_probability:
+        see Update.
       selector: not used here, see TransitionUpdate.
-      seed: of bootstrap masks, of the bonus, and of noisy networks.
       xla: whether XLA compiles the passes of the networks.
-      batch_size: transitions a learner step ("mini-batch size", paper, table 4).
       beta: diffusion factor, or one for each head.
-      alpha_1: weight of the reward's bonus.
-      alpha_2: weight of the next value's bonus.
       greedy: how a' is read, see `targets.backward_induction`.
       mask_next_bonus: whether B~ has its factor 1{a' != a_{t+1}}.
-      bonus: a `bonuses.Bonus`; None: no bonus, and no pass of the online network.
-      mask_probability: that a head learns from a transition, see `bootstrap_masks`.
       tail: the last batch of an episode is short: 'pad' leaves it so, but for rows of weight 0 up
         to a multiple of 8; 'other_episode' fills it with the last rows of one drawn anew, with
         their own targets (the released code).
@@ -85,6 +159,10 @@ class EpisodicUpdate:
         consumption: Literal[CONSUMPTIONS] = 'in_parts',
         states_per_pass: int = 256,
     ):
+        super().__init__(
+            replay, network, target_network, seed, batch_size, alpha_1, alpha_2, bonus,
+            mask_probability,
+        )  # fmt: skip
         if tail not in TAILS:
             raise ValueError(f'EpisodicUpdate.tail must be one of {TAILS}, got {tail!r}')
         if greedy not in targets.GREEDY_READINGS:
@@ -95,10 +173,9 @@ class EpisodicUpdate:
             raise ValueError(
                 f'EpisodicUpdate.consumption must be one of {CONSUMPTIONS}, got {consumption!r}'
             )
-        if batch_size < 1 or states_per_pass < 1:
+        if states_per_pass < 1:
             raise ValueError(
-                'EpisodicUpdate needs batch_size >= 1 and states_per_pass >= 1, got '
-                f'{batch_size} and {states_per_pass}'
+                f'EpisodicUpdate.states_per_pass must be at least 1, got {states_per_pass}'
             )
         if np.shape(beta) not in ((), (network.num_heads,)):
             raise ValueError(
@@ -112,20 +189,9 @@ class EpisodicUpdate:
                 'EpisodicUpdate.tail = %r changes nothing: consumption is %r.', tail, consumption
             )
         del selector
-        _check_mask_probability('EpisodicUpdate', mask_probability)
-        _build_bonus('EpisodicUpdate', bonus, replay, network, seed, alpha_1, alpha_2)
-        self.replay = replay
-        self.network = network
-        self.target_network = target_network
-        self.mask_probability = mask_probability
-        self.mask_next_bonus = mask_next_bonus
-        self._seed = seed
-        self._generator = tf.random.Generator.from_seed(seed)
-        self.batch_size = batch_size
         self.beta = np.float32(beta)
-        self.alpha_1, self.alpha_2 = alpha_1, alpha_2
         self.greedy = greedy
-        self.bonus = bonus
+        self.mask_next_bonus = mask_next_bonus
         self.tail = tail
         self.consumption = consumption
         self.states_per_pass = states_per_pass
@@ -150,17 +216,10 @@ class EpisodicUpdate:
 
     @property
     def ready(self):
-        """Whether a batch can be made: an episode is pending, or replay has one to draw."""
         return self._pending is not None or self.replay.can_sample
 
     def next_batch(self):
-        """The batch of the next learner step, and the bonus means of an episode drawn for it.
-
-        Returns:
-          Batch of at most `batch_size` rows, or of T if 'whole', padded to a multiple of 8; and a
-          dict, empty unless episodes were drawn: 'bonus_mean' and 'next_bonus_mean', unweighted and
-          before normalisation.
-        """
+        """See Update: at most `batch_size` rows, or T if 'whole', padded to a multiple of 8."""
         report = {}
         if self._pending is None:
             self._pending, report = self._draw()
@@ -204,9 +263,7 @@ class EpisodicUpdate:
             actions=pending.actions[start:end],
             targets=pending.targets[start:end],
             weights=np.ones(end - start, np.float32),
-            masks=bootstrap_masks(
-                pending.ids[start:end], pending.targets.shape[1], self.mask_probability, self._seed
-            ),
+            masks=self._masks(pending.ids[start:end]),
         )
 
     def _episode_targets(self, frames, actions, rewards, discounts, episode):
@@ -249,13 +306,13 @@ class EpisodicUpdate:
         """The values of all stacks in [history - 1 + n, *frame]: -> [n, K, A]."""
         context = self.replay.history - 1
         seed = self._generator.make_seeds()[:, 0]
-        count = networks.num_rows(frames) - context
+        count = tensors.num_rows(frames) - context
         if self._xla:  # It compiles anew for each shape.
             missing = -count % _XLA_STATE_MULTIPLE
             frames = tf.pad(frames, [[0, missing]] + [[0, 0]] * (len(frames.shape) - 1))
-        q_values = networks.in_passes(
+        q_values = tensors.in_passes(
             lambda start, end: self._passes[network](frames[start : end + context], seed),
-            networks.num_rows(frames) - context, self.states_per_pass,
+            tensors.num_rows(frames) - context, self.states_per_pass,
             tf.TensorSpec([None, network.num_heads, network.num_actions], tf.float32),
         )  # fmt: skip
         return q_values[:count]
@@ -263,34 +320,24 @@ class EpisodicUpdate:
     def _pass(self, network, frames, seed):
         return network(_stack(frames, self.replay.history), seed)
 
-    @property
-    def trackables(self):
-        """What a checkpoint keeps as variables, by name."""
-        return _trackables(self)
-
     def state(self):
-        """What a checkpoint keeps as arrays, by name."""
         if self._pending is None:
             return {}
         return {name: np.asarray(value) for name, value in self._pending._asdict().items()}
 
     def set_state(self, arrays):
-        """Takes over what `state` returned."""
         self._pending = None
         if arrays:
             self._pending = _Pending(**{**arrays, 'end': int(arrays['end'])})
 
-    def compiled_functions(self):
-        return [self._compiled_targets.function]
-
 
 @gin.configurable(denylist=['selector', 'seed', 'xla'])
-class TransitionUpdate:
+class TransitionUpdate(Update):
     """Targets over one step, or a few, for transitions drawn uniformly (BootDQN, DQN and others).
 
     Args:
       replay, network, target_network, seed, batch_size, alpha_1, alpha_2, bonus, mask_probability:
-        as for EpisodicUpdate.
+        see Update.
       xla: whether XLA compiles the targets.
       selector: (observations, seed) -> [B, K, A], what double Q-learning chooses a' by; None: the
         online network.
@@ -314,13 +361,12 @@ class TransitionUpdate:
         double_q: bool = False,
         n_steps: int = 1,
     ):
-        if batch_size < 1 or n_steps < 1:
-            raise ValueError(
-                'TransitionUpdate needs batch_size >= 1 and n_steps >= 1, got '
-                f'{batch_size} and {n_steps}'
-            )
-        _check_mask_probability('TransitionUpdate', mask_probability)
-        _build_bonus('TransitionUpdate', bonus, replay, network, seed, alpha_1, alpha_2)
+        super().__init__(
+            replay, network, target_network, seed, batch_size, alpha_1, alpha_2, bonus,
+            mask_probability,
+        )  # fmt: skip
+        if n_steps < 1:
+            raise ValueError(f'TransitionUpdate.n_steps must be at least 1, got {n_steps}')
         if bonus is not None and bonus.needs_order:
             raise ValueError(
                 f'TransitionUpdate.bonus: {type(bonus).__name__} as configured needs whole '
@@ -328,24 +374,11 @@ class TransitionUpdate:
             )
         self.selector = network if selector is None else selector
         self.n_steps = n_steps
-        self.mask_probability = mask_probability
-        self._seed = seed
-        self._generator = tf.random.Generator.from_seed(seed)
-        self.replay = replay
-        self.network = network
-        self.target_network = target_network
-        self.batch_size = batch_size
-        self.alpha_1, self.alpha_2 = alpha_1, alpha_2
-        self.bonus = bonus
         self.double_q = double_q
         self._compiled_targets = Compiled(self._targets, xla=xla)
 
-    @property
-    def ready(self):
-        return self.replay.can_sample
-
     def next_batch(self):
-        """See EpisodicUpdate.next_batch."""
+        """See Update: `batch_size` rows, drawn uniformly."""
         rows = self.replay.sample_transitions(self.batch_size, self.n_steps)
         y, *means = self._compiled_targets(*rows[:-1])
         batch = types.Batch(
@@ -353,7 +386,7 @@ class TransitionUpdate:
             rows.actions,
             y.numpy(),
             weights=np.ones(self.batch_size, np.float32),
-            masks=bootstrap_masks(rows.ids, y.shape[1], self.mask_probability, self._seed),
+            masks=self._masks(rows.ids),
         )
         return batch, _report(means)
 
@@ -380,20 +413,6 @@ class TransitionUpdate:
         )
         return (y, *means)
 
-    @property
-    def trackables(self):
-        """See EpisodicUpdate; there are no arrays to keep."""
-        return _trackables(self)
-
-    def state(self):
-        return {}
-
-    def set_state(self, arrays):
-        del arrays
-
-    def compiled_functions(self):
-        return [self._compiled_targets.function]
-
 
 def bootstrap_masks(ids, num_heads, probability, seed):
     """Which heads learn from which transitions (Osband et al. 2016, section 3).
@@ -418,11 +437,6 @@ def bootstrap_masks(ids, num_heads, probability, seed):
         words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         words = words ^ (words >> np.uint64(31))
     return (words * 2.0**-64 < probability).astype(np.float32)
-
-
-def _check_mask_probability(name, probability):
-    if not 0 < probability <= 1:
-        raise ValueError(f'{name}.mask_probability must be above 0, at most 1, got {probability}')
 
 
 def _build_bonus(update, bonus, replay, network, seed, alpha_1, alpha_2):
@@ -465,11 +479,6 @@ def _bonuses(bonus, experience):
 def _newest(observations, history):
     """[n, *stack] -> [n, *frame]."""
     return observations[..., -1] if history > 1 else observations
-
-
-def _trackables(update):
-    parts = {'update_generator': update._generator}
-    return parts if update.bonus is None else {**parts, 'bonus': update.bonus}
 
 
 def _report(means):

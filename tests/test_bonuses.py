@@ -353,7 +353,7 @@ class Pixels(bonuses.Bonus):
 
     def __call__(self, experience):
         pixels = tf.reduce_sum(tf.cast(experience.frames, tf.float32), axis=(1, 2))
-        state, next_state = (tf.gather(pixels, x) for x in (experience.first, experience.next))
+        state, next_state = (tf.gather(pixels, x) for x in (experience.here, experience.next))
         next_bonus = tf.zeros_like(experience.next_q[:, 0]) + next_state[:, None]
         return state, next_bonus, (tf.reduce_mean(state), tf.reduce_mean(next_state))
 

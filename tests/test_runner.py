@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from ob2i_tf import checkpoint, metrics, runner
+from ob2i_tf import checkpoint, csv_columns, run_folder, runner
 from ob2i_tf.agent import Agent
 from ob2i_tf.errors import UserError
 from tests.processes import start
@@ -117,7 +117,7 @@ def test_files_of_a_run(straight):
     }  # fmt: skip
     with open(base_dir / 'train.csv', newline='') as file:
         train = list(csv.DictReader(file))
-    assert tuple(train[0]) == metrics.TRAIN_COLUMNS
+    assert tuple(train[0]) == csv_columns.TRAIN
     assert [int(row['iteration']) for row in train] == [0, 1, 2, 3]
     assert [int(row['agent_steps']) for row in train] == [120, 240, 360, 480]
     assert [int(row['frames']) for row in train] == [480, 960, 1440, 1920]
@@ -127,14 +127,14 @@ def test_files_of_a_run(straight):
     assert float(train[-1]['agent_steps_per_second']) > 0
     with open(base_dir / 'eval.csv', newline='') as file:
         evaluations = list(csv.DictReader(file))
-    assert tuple(evaluations[0]) == metrics.EVAL_COLUMNS and len(evaluations) == 4
+    assert tuple(evaluations[0]) == csv_columns.EVAL and len(evaluations) == 4
     with open(base_dir / 'episodes.csv', newline='') as file:
         games = list(csv.DictReader(file))
-    assert tuple(games[0]) == metrics.EPISODE_COLUMNS
+    assert tuple(games[0]) == csv_columns.EPISODES
     assert sum(int(row['episodes']) for row in train) == len(games)
     with open(base_dir / 'eval_episodes.csv', newline='') as file:
         games = list(csv.DictReader(file))
-    assert tuple(games[0]) == metrics.EVAL_EPISODE_COLUMNS
+    assert tuple(games[0]) == csv_columns.EVAL_EPISODES
     for row in evaluations:
         scores = [float(g['score']) for g in games if g['iteration'] == row['iteration']]
         assert len(scores) == int(row['episodes'])
@@ -468,21 +468,21 @@ def test_scores_are_raw_and_returns_are_clipped(tmp_path):
 
 
 def test_a_run_goes_on_only_with_the_data_that_it_began_with(tmp_path):
-    runner._check_data(tmp_path, '5,000 digits')  # Nothing is known.
-    runner._write_environment(tmp_path, '5,000 digits')
-    runner._check_data(tmp_path, '5,000 digits')
+    run_folder.check_data(tmp_path, '5,000 digits')  # Nothing is known.
+    run_folder.write_environment(tmp_path, '5,000 digits')
+    run_folder.check_data(tmp_path, '5,000 digits')
     with pytest.raises(UserError, match='begun with 5,000 digits, and this machine has 60,000'):
-        runner._check_data(tmp_path, '60,000 digits')
-    runner._write_environment(tmp_path, None)
+        run_folder.check_data(tmp_path, '60,000 digits')
+    run_folder.write_environment(tmp_path, None)
     assert 'data' not in json.loads((tmp_path / 'environment.json').read_text())
-    runner._check_data(tmp_path, '60,000 digits')  # An older version did not write it.
+    run_folder.check_data(tmp_path, '60,000 digits')  # An older version did not write it.
 
 
 @pytest.mark.parametrize('name, value, what', [
     ('posterior', '@EnsemblePosterior()', 'write @EnsemblePosterior, not @EnsemblePosterior()'),
     ('evaluation_preferences', '@head_preferences()', 'write @head_preferences, not'),
-    ('posterior', '@UcbBonus', 'Runner.posterior must be what makes a posterior'),
-    ('update', '@UcbBonus', 'Runner.update must be what makes an update'),
+    ('posterior', '@UcbBonus', 'Runner.posterior must be what makes one'),
+    ('update', '@UcbBonus', 'Runner.update must be what makes one'),
 ])  # fmt: skip
 def test_a_part_that_is_none_is_named(tmp_path, name, value, what):
     output = run(tmp_path / 'run', status=2, **{f'Runner__{name}': value})

@@ -68,11 +68,12 @@ def record(run, seed=0, max_steps=3000) -> Recording:
       UserError: if the run cannot be restored.
     """
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
-    from ob2i_tf import acting, bonuses, config, environments, runner
+    from ob2i_tf import acting, bonuses, config, environments
+    from ob2i_tf.learnt import load_learnt
 
     if not (Path(run) / 'config.gin').is_file():
         raise UserError(f'{run} is no run folder: it has no config.gin')
-    learnt = runner.learnt(run)
+    learnt = load_learnt(run)
     rng = np.random.default_rng(seed)
     steps = {name: [] for name in ('frames', 'actions', 'random', 'rewards', 'q', 'cells')}
     with contextlib.closing(environments.make(num_envs=1, seed=seed)) as env:

@@ -10,20 +10,17 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import pandas as pd
 
-from ob2i_tf import environments
+from ob2i_tf import csv_columns, environments
 from ob2i_tf.environments import games
 from ob2i_tf.errors import UserError
 
-EVAL_COLUMNS = ('iteration', 'frames', 'episodes', 'score_mean', 'score_std', 'score_min',
-                'score_max')  # fmt: skip
 TRAIN_COLUMNS = ('iteration', 'frames', 'score_mean', 'episode_length_mean', 'bonus_mean',
                  'next_bonus_mean')  # fmt: skip
-LENGTH_COLUMNS = ('iteration', 'frames', 'score', 'length')
 _FILES = ('config.gin', 'eval.csv', 'train.csv')
 _INSIDE_A_RUN = ('checkpoints', 'replay', 'tensorboard')
 # What may differ between the runs of one method.
 _FREE = re.compile(
-    r'make_environment\.(name|num_envs|seed)|.*\.(seed|maze_seed|wall_density|num_threads)|'
+    r'make_environment\.name|.*\.(seed|maze_seed|wall_density|num_threads)|'
     r'make_deep_sea\.size|Runner\.(num_iterations|checkpoint_steps|checkpoints_kept|require_gpu)'
 )
 _ROWS = {  # (update, bonus, acts by) -> row, for ensembles.
@@ -51,8 +48,8 @@ class Run(NamedTuple):
       method, game, seed: what it is a run of; texts.
       config: {binding: value}, values as Python literals where they are, else as text.
       environment: what environment.json holds; {} without.
-      eval, train: tables with EVAL_COLUMNS, TRAIN_COLUMNS.
-      games: evaluation games, LENGTH_COLUMNS.
+      eval, games: tables with csv_columns.EVAL, csv_columns.EVAL_EPISODES.
+      train: a table with TRAIN_COLUMNS.
       frames_planned: frames that its configuration asks for, or None.
     """
 
@@ -163,12 +160,13 @@ def _read_run(folder, name, problems) -> Optional[Run]:
     no_evaluation = config.get('Runner.evaluation_steps') == 0  # Deep Sea and linear MDPs.
     tables = {
         table: read_csv(
-            folder / f'{table}.csv', columns,
+            folder / f'{table}.csv', header,
             (lambda what: None) if no_evaluation and table != 'train' else report,
             required=table != 'eval_episodes',
         )
-        for table, columns in (
-            ('eval', EVAL_COLUMNS), ('train', TRAIN_COLUMNS), ('eval_episodes', LENGTH_COLUMNS),
+        for table, header in (
+            ('eval', csv_columns.EVAL), ('train', TRAIN_COLUMNS),
+            ('eval_episodes', csv_columns.EVAL_EPISODES),
         )
     }  # fmt: skip
     evaluation = tables['eval']
@@ -314,10 +312,10 @@ def _number(text):
 
 def row_of(config) -> Optional[str]:
     """The row of the paper's tables that a configuration is, by its parts; None if none is."""
-    posterior = str(config.get('Runner.posterior', '')).strip('@()')
+    posterior = _part(config, 'Runner.posterior')
     if posterior == 'LsviPosterior':
         return _LSVI.get(config.get('LsviPosterior.method'))
-    update = str(config.get('Runner.update', '')).strip('@()')
+    update = _part(config, 'Runner.update')
     if not update:
         return None
     if config.get('Runner.evaluation_epsilon') == 1.0:
@@ -329,24 +327,32 @@ def row_of(config) -> Optional[str]:
         return 'Bayesian-DQN'
     if posterior == 'AdaptivePosterior':
         return 'EBU, adaptive'
-    bonus = config.get(f'{update}.bonus')
-    bonus = bonus.strip('@()') if isinstance(bonus, str) else None
+    if (
+        posterior not in ('', 'EnsemblePosterior')
+        or _part(config, 'Runner.network') not in ('', 'MultiHeadQNetwork', 'LinearQNetwork')
+    ):
+        return None  # A part of one's own.
+    bonus = _part(config, f'{update}.bonus') or None
     if config.get(f'{update}.alpha_1') == config.get(f'{update}.alpha_2') == 0:
         bonus = None  # Nothing of it is added.
-    measure = str(config.get('UcbBonus.measure', '@ensemble_std')).strip('@').rpartition('.')[2]
-    if bonus == 'UcbBonus' and measure != 'ensemble_std':
-        return None  # A bonus of one's own.
-    acts_by = str(config.get('Agent.preferences', '')).strip('@()')
+    if bonus == 'UcbBonus' and _part(config, 'UcbBonus.measure') not in ('', 'ensemble_std'):
+        return None
+    acts_by = _part(config, 'Agent.preferences')
     if config.get('MultiHeadQNetwork.num_heads') != 1:
         return _ROWS.get((update, bonus, acts_by))
     if acts_by != 'mean_preferences' or bonus:
         return None
-    noisy = config.get('MultiHeadQNetwork.noise') not in (None, 'none')
+    noisy = config.get('MultiHeadQNetwork.noise') is not None
     if update == 'EpisodicUpdate':
         return 'noisy EBU' if noisy else 'EBU'
     if noisy:
         return 'NoisyNet' if config.get('MultiHeadQNetwork.dueling') else 'NoisyNet-DQN'
     return 'double DQN' if config.get('TransitionUpdate.double_q') else 'DQN'
+
+
+def _part(config, binding):
+    """What a binding refers to, without scope and module; '' for nothing."""
+    return re.split(r'[./]', str(config.get(binding) or '').strip('@()'))[-1]
 
 
 def game_name(name) -> str:

@@ -19,7 +19,6 @@ import gin
 from ob2i_tf.environments import games
 from ob2i_tf.environments.atari import make_atari
 from ob2i_tf.environments.deep_sea import make_deep_sea
-from ob2i_tf.environments.games import ATARI_49, atari_games  # noqa: F401
 from ob2i_tf.environments.linear_mdp import make_linear_mdp
 from ob2i_tf.environments.mnist_maze import make_mnist_maze
 

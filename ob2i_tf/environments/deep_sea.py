@@ -18,7 +18,7 @@ class DeepSea(gymnasium.Env):
 
     metadata = {'render_modes': []}
 
-    def __init__(self, size: int = 10, mapping_seed: int = 0, deterministic: bool = True):
+    def __init__(self, size: int, mapping_seed: int, deterministic: bool):
         try:
             from bsuite.environments import deep_sea
         except ModuleNotFoundError as error:
@@ -44,7 +44,7 @@ class DeepSea(gymnasium.Env):
         return (255 * step.observation).astype(np.uint8)
 
 
-@gin.configurable
+@gin.configurable(denylist=['name', 'num_envs', 'seed'])
 def make_deep_sea(
     name: str,
     num_envs: int = 1,

@@ -2,7 +2,7 @@
 
 import difflib
 import functools
-from typing import Dict, Iterable, Tuple
+from typing import Dict, Iterable
 
 from ale_py import roms
 
@@ -71,11 +71,6 @@ def normalise(name: str) -> str:
 @functools.lru_cache(maxsize=None)
 def _roms() -> Dict[str, str]:
     return {**{normalise(rom): rom for rom in roms.get_all_rom_ids()}, **_ALIASES}
-
-
-def atari_games() -> Tuple[str, ...]:
-    """The 49 games of the paper, in its spelling and order."""
-    return ATARI_49
 
 
 def resolve(name: str, others: Iterable[str] = ()) -> str:

@@ -41,13 +41,8 @@ class Mdp:
             q_values[h] = self.rewards + self.transitions @ q_values[h + 1].max(axis=1)
         return q_values[:-1]
 
-    @property
-    def optimal_return(self):
-        """V*_1(s_1)."""
-        return float(self.optimal_values()[0, 0].max())
 
-
-def draw_mdp(kind, num_states=6, num_actions=2, horizon=20, num_features=5, mdp_seed=0) -> Mdp:
+def draw_mdp(kind, num_states, num_actions, horizon, num_features, mdp_seed) -> Mdp:
     """An MDP of one of KINDS.
 
     Args:
@@ -130,7 +125,7 @@ class LinearMdp(gymnasium.Env):
         return observation
 
 
-@gin.configurable
+@gin.configurable(denylist=['name', 'num_envs', 'seed'])
 def make_linear_mdp(
     name: str,
     num_envs: int = 1,

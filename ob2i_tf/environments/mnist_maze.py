@@ -161,7 +161,7 @@ class MnistMaze(gymnasium.Env):
         return picture.repeat(_CELL_PIXELS, axis=0).repeat(_CELL_PIXELS, axis=1)
 
 
-@gin.configurable
+@gin.configurable(denylist=['name', 'num_envs', 'seed'])
 def make_mnist_maze(
     name: str,
     num_envs: int = 1,

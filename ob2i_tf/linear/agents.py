@@ -7,7 +7,7 @@ import tensorflow as tf
 
 import gin
 from ob2i_tf import posteriors
-from ob2i_tf.errors import CheckpointError, ConfigError
+from ob2i_tf.errors import ConfigError
 from ob2i_tf.linear import lsvi
 
 METHODS = ('ucb', 'randomised', 'greedy')
@@ -207,8 +207,6 @@ class LsviPosterior(posteriors.Posterior):
         return whole | {f'open_{n}': np.array(c) for n, c in zip(_COLUMNS, self._open)}
 
     def set_state(self, arrays):
-        if 'past_phi' not in arrays:
-            raise CheckpointError('this checkpoint of LSVI is of an older version')
         self._past = tuple(arrays[f'past_{name}'] for name in _COLUMNS)
         self._open = tuple(list(arrays.get(f'open_{name}', ())) for name in _COLUMNS)
         self._functions = {}

@@ -118,6 +118,8 @@ def test_a_bonus_of_weight_0_is_none_and_noise_and_double_q_are_told():
     assert load.row_of({**config, 'EpisodicUpdate.alpha_2': 0.0}) == 'BEBU'
     assert load.row_of({**config, 'UcbBonus.measure': '@ensemble_std'}) == 'OB2I'
     assert load.row_of({**config, 'UcbBonus.measure': '@my_ensemble_std'}) is None  # One's own.
+    for part in ('posterior', 'network', 'update'):
+        assert load.row_of({**config, f'Runner.{part}': '@mine.MyPart'}) is None
     single = {'Agent.preferences': '@mean_preferences', 'MultiHeadQNetwork.num_heads': 1}
     for update, more, name in (
         ('EpisodicUpdate', {}, 'EBU'),

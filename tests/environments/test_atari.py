@@ -385,7 +385,7 @@ def test_spellings(name, rom):
 
 def test_the_papers_49_games_are_49_roms():
     """Acceptance 10."""
-    found = [environments.games.resolve(name) for name in environments.atari_games()]
+    found = [environments.games.resolve(name) for name in environments.games.ATARI_49]
     assert len(set(found)) == 49
     for rom in found:
         assert roms.get_rom_path(rom).is_file()

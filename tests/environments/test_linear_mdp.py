@@ -11,13 +11,13 @@ from ob2i_tf.environments.linear_mdp import LinearMdp, draw_mdp
 
 
 def test_gymnasium_checks_it():
-    check_env(LinearMdp(draw_mdp('river_swim', horizon=5)))
+    check_env(LinearMdp(draw_mdp('river_swim', 6, 2, 5, 5, 0)))
 
 
 def test_features_stand_in_the_block_of_the_step():
     env = environments.make('LinearMDP', kind='linear', num_states=3, num_actions=2, horizon=4,
                             num_features=5)  # fmt: skip
-    mdp = draw_mdp('linear', 3, 2, 4, 5)
+    mdp = draw_mdp('linear', 3, 2, 4, 5, mdp_seed=0)
     observation = env.reset()[0][0]
     for step in range(4):
         assert observation.shape == (2, 20)
@@ -31,7 +31,7 @@ def test_features_stand_in_the_block_of_the_step():
 
 
 def test_transitions_and_rewards_have_their_probabilities():
-    mdp = draw_mdp('tabular', 3, 2, 50, mdp_seed=1)
+    mdp = draw_mdp('tabular', 3, 2, 50, 5, mdp_seed=1)
     env = LinearMdp(mdp)
     env.reset(seed=0)
     seen, paid, count = collections.Counter(), collections.Counter(), collections.Counter()
@@ -54,14 +54,14 @@ def test_transitions_and_rewards_have_their_probabilities():
 
 
 def test_river_swim_is_the_known_one():
-    mdp = draw_mdp('river_swim', num_states=6, horizon=20)
+    mdp = draw_mdp('river_swim', 6, 2, 20, 5, 0)
     np.testing.assert_allclose(mdp.transitions[0, 1], [0.4, 0.6, 0, 0, 0, 0])
     np.testing.assert_allclose(mdp.transitions[3, 1], [0, 0, 0.05, 0.6, 0.35, 0])
     np.testing.assert_allclose(mdp.transitions[5, 1], [0, 0, 0, 0, 0.4, 0.6])
     np.testing.assert_allclose(mdp.transitions[2, 0], [0, 1, 0, 0, 0, 0])
     assert (mdp.rewards[0, 0], mdp.rewards[5, 1], mdp.rewards.sum()) == (0.005, 1.0, 1.005)
     with pytest.raises(ValueError, match='river_swim has 2 actions'):
-        draw_mdp('river_swim', num_actions=3)
+        draw_mdp('river_swim', 6, 3, 20, 5, 0)
 
 
 def test_neighbouring_seeds_share_nothing_when_they_are_given_to_reset_either():

@@ -1,0 +1,75 @@
+"""What a run has learnt, from its folder alone: to evaluate it and to look at it."""
+
+import contextlib
+import inspect
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+import gin
+from ob2i_tf import acting, config, devices, environments, networks, posteriors, run_folder
+from ob2i_tf.checkpoint import damage, newest_first
+from ob2i_tf.errors import CheckpointError
+from ob2i_tf.runner import Runner
+
+
+class Learnt(NamedTuple):
+    """What a run has learnt, to look at.
+
+    Attributes:
+      posterior: posteriors.Posterior.
+      policy: acting.Policy, as the run evaluates.
+      epsilon: of the evaluation.
+      agent_steps: that the run had taken.
+    """
+
+    posterior: posteriors.Posterior
+    policy: acting.Policy
+    epsilon: float
+    agent_steps: int
+
+
+def load_learnt(directory) -> Learnt:
+    """Networks and posterior of a run, from its newest whole checkpoint.
+
+    The run folder is neither locked nor written to, so that a run may go on meanwhile. Its
+    configuration becomes gin's.
+
+    Raises:
+      CheckpointError: if there is no whole checkpoint of this version.
+      ConfigError: if its configuration is not one of this version.
+      UserError: if the environment would show other data than the run was begun with.
+    """
+    directory = Path(directory)
+    config.load([str(directory / 'config.gin')])
+    defaults = {n: p.default for n, p in inspect.signature(Runner.__init__).parameters.items()}
+    bound = {**defaults, **gin.get_bindings('Runner')}
+    devices.set_up(bound['tf32'])
+    with config.constructing():
+        with contextlib.closing(environments.make(num_envs=1)) as env:
+            space, num_actions = env.single_observation_space, int(env.single_action_space.n)
+            run_folder.check_data(directory, env.metadata.get('data'))
+        built = [
+            networks.build(bound['network'](num_actions), space.shape, space.dtype)
+            for _ in range(2)
+        ]
+        posterior = bound['posterior'](*built, None, bound['num_envs'], 0)
+    for path in newest_first(directory / 'checkpoints'):
+        fault = damage(path)
+        if fault:
+            logging.warning('Skipping the damaged checkpoint %s: %s', path, fault)
+            continue
+        state = run_folder.read_state(path)
+        status = tf.train.Checkpoint(posterior=posterior).read(str(path / 'variables'))
+        status.assert_existing_objects_matched().expect_partial()
+        with np.load(path / 'arrays.npz', allow_pickle=False) as arrays:
+            posterior.set_state(run_folder.arrays_of('posterior', arrays))
+        policy = acting.Policy(
+            posterior, bound['evaluation_preferences'], bound['evaluation_tie_break'],
+            bound['evaluation_belief'],
+        )  # fmt: skip
+        return Learnt(posterior, policy, bound['evaluation_epsilon'], state['agent']['agent_steps'])
+    raise CheckpointError(f'no whole checkpoint in {directory / "checkpoints"}')

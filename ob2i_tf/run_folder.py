@@ -1,0 +1,118 @@
+"""What a run folder says of its run: configuration, machine, and state of a checkpoint."""
+
+import itertools
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+
+import tensorflow as tf
+from absl import logging
+
+from ob2i_tf import config, disk
+from ob2i_tf.errors import CheckpointError, UserError
+
+CHECKPOINT_FORMAT = 3
+
+
+def check_config(directory):
+    """Makes sure that the config.gin there, if any, describes the run of gin's configuration.
+
+    `Runner.num_iterations` may differ: nothing that a run computes depends on it.
+
+    Raises:
+      UserError: that names the first line that differs.
+    """
+    path = directory / 'config.gin'
+    if path.exists():
+        there, text = path.read_text(errors='replace'), config.resolved_config()
+        for old, new in itertools.zip_longest(there.splitlines(), text.splitlines()):
+            if old != new and not (old or '').startswith('Runner.num_iterations ='):
+                raise UserError(
+                    f'{path} holds another configuration: it says {old!r}, this run {new!r}; '
+                    'use another --base_dir'
+                )
+
+
+def check_data(directory, data):
+    """Makes sure that environments show what they showed to the process before this one.
+
+    Raises:
+      UserError: they do not; a configuration may leave the source to the machine.
+    """
+    try:
+        there = json.loads((directory / 'environment.json').read_text()).get('data', data)
+    except (OSError, ValueError, AttributeError):
+        return  # Missing or damaged, as `write_environment` says.
+    if there != data:
+        raise UserError(
+            f'{directory} was begun with {there}, and this machine has {data}: go on where there '
+            'are the same'
+        )
+
+
+def write_environment(directory, data):
+    """Writes what this process runs on to environment.json, before what earlier ones ran on."""
+    path = directory / 'environment.json'
+    earlier = []
+    if path.exists():
+        try:
+            last = json.loads(path.read_text())
+            earlier = [*last.pop('earlier'), last]
+        except (ValueError, TypeError, AttributeError, KeyError) as error:
+            logging.warning('%s is damaged, and kept as %s.damaged: %s', path, path.name, error)
+            os.replace(path, f'{path}.damaged')
+    packages = ('ob2i_tf', 'tensorflow', 'tf-keras', 'tf-agents', 'numpy', 'gymnasium', 'ale-py')
+    record = {
+        'started': time.strftime('%Y-%m-%dT%H:%M:%S%z'),
+        'command': sys.argv,
+        'git_commit': _git_commit(),
+        'python': platform.python_version(),
+        'packages': {name: _version(name) for name in packages},
+        'platform': platform.platform(),
+        'cpu_cores': os.cpu_count(),
+        'devices': [device.name for device in tf.config.list_physical_devices()],
+        **({'data': data} if data else {}),
+    }
+    disk.replace_text(path, json.dumps({**record, 'earlier': earlier}, indent=1))
+
+
+def _version(package):
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _git_commit():
+    """Commit of the checkout that this file is part of, with '+' if it was changed; or None."""
+    folder = Path(__file__).resolve().parents[1]
+    if not (folder / '.git').exists():
+        return None
+    try:
+        commit, changes = (
+            subprocess.run(['git', *arguments], cwd=folder, capture_output=True, text=True,
+                           check=True, timeout=10).stdout.strip()
+            for arguments in (('rev-parse', 'HEAD'), ('status', '--porcelain', '-uno'))
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return commit + ('+' if changes else '')
+
+
+def read_state(checkpoint):
+    """state.json of the folder of a checkpoint; CheckpointError if it is of another format."""
+    state = json.loads((checkpoint / 'state.json').read_text())
+    if state['format'] != CHECKPOINT_FORMAT:
+        raise CheckpointError(f'{checkpoint} has format {state["format"]}, not {CHECKPOINT_FORMAT}')
+    return state
+
+
+def arrays_of(part, arrays):
+    """Of the arrays of a checkpoint those of one part, by the names that the part gave them."""
+    prefix = f'{part}_'
+    return {n.removeprefix(prefix): arrays[n] for n in arrays if n.startswith(prefix)}
