@@ -107,8 +107,8 @@ class UcbBonus(Bonus):
         if self._normalize_reward_bonus:
             reward_bonus = self._normalize(self.reward_bonus_std, reward_bonus, reward_bonus)
         if self._normalize_next_bonus:
-            # The moments are those of the paper's B~ in R^{K x T}: the bonus at each head's a'. (With
-            # double Q a' would be another; no row of the paper has both.)
+            # The moments are those of the paper's B~ in R^{K x T}: the bonus at each head's a'.
+            # (With double Q a' would be another; no row of the paper has both.)
             greedy = tf.argmax(next_q, axis=-1, output_type=tf.int32)
             next_bonus = self._normalize(
                 self.next_bonus_std, next_bonus, tf.gather(next_bonus, greedy, batch_dims=1)

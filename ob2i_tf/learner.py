@@ -118,7 +118,7 @@ class QLearner(tf.Module):
         networks.copy_variables(self.network, self.target_network)
 
     def _step(self, observations, actions, targets, weights, masks):
-        """The gradient step on the columns of a `types.Batch`: its loss and mean Q-value, scalars."""
+        """The step on the columns of a `types.Batch`: its loss and mean Q-value, scalars."""
         seed = self._generator.make_seeds()[:, 0]
         groups = self.network.variable_groups
         with tf.GradientTape(watch_accessed_variables=False) as tape:

@@ -108,7 +108,7 @@ class Update:
 
     def compiled_functions(self):
         """The tf.functions whose traces a run counts (`process/traces` in TensorBoard)."""
-        return [self._compiled_targets.function]
+        return []
 
     def _masks(self, ids):
         return bootstrap_masks(ids, self.network.num_heads, self.mask_probability, self._seed)
@@ -330,6 +330,9 @@ class EpisodicUpdate(Update):
         if arrays:
             self._pending = _Pending(**{**arrays, 'end': int(arrays['end'])})
 
+    def compiled_functions(self):
+        return [self._compiled_targets.function]
+
 
 @gin.configurable(denylist=['selector', 'seed', 'xla'])
 class TransitionUpdate(Update):
@@ -389,6 +392,9 @@ class TransitionUpdate(Update):
             masks=self._masks(rows.ids),
         )
         return batch, _report(means)
+
+    def compiled_functions(self):
+        return [self._compiled_targets.function]
 
     def _targets(self, observations, actions, rewards, discounts, next_observations):
         history, seeds = self.replay.history, tf.unstack(self._generator.make_seeds(3), axis=1)

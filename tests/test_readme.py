@@ -79,20 +79,63 @@ def test_the_ablation_is_one_command_with_other_bindings(clean_gin):
         assert seen[name] == config.resolved_config()
 
 
-def test_the_exploration_method_of_ones_own_trains(tmp_path):
-    (module,), (file,) = code_blocks('python'), code_blocks('gin')
-    (tmp_path / 'softmax.py').write_text(module)
-    (tmp_path / 'softmax.gin').write_text(file)
+def train(folder, name, module, file):
+    """Trains `name`.gin, which is `file`, with `name`.py, which is `module`; returns config.gin."""
+    (folder / f'{name}.py').write_text(module)
+    (folder / f'{name}.gin').write_text(file)
     process = start(
-        ['run_experiment.py', '--gin_files=softmax.gin', f'--base_dir={tmp_path}/run',
-         *(f'--gin_bindings={name} = {value}' for name, value in SHORT.items())],
-        output=tmp_path / 'stderr', cwd=tmp_path,
+        ['run_experiment.py', f'--gin_files={name}.gin', f'--base_dir={folder}/run',
+         *(f'--gin_bindings={binding} = {value}' for binding, value in SHORT.items())],
+        output=folder / 'stderr', cwd=folder,
     )  # fmt: skip
     process.join(timeout=120)
-    assert process.exitcode == 0, (tmp_path / 'stderr').read_text()[-2000:]
-    with open(tmp_path / 'run' / 'train.csv', newline='') as table:
+    assert process.exitcode == 0, (folder / 'stderr').read_text()[-2000:]
+    with open(folder / 'run' / 'train.csv', newline='') as table:
         rows = list(csv.DictReader(table))
     assert len(rows) == 2 and all(float(row['loss']) > 0 for row in rows)
-    saved = (tmp_path / 'run' / 'config.gin').read_text()
+    return (folder / 'run' / 'config.gin').read_text()
+
+
+def test_the_exploration_method_of_ones_own_trains(tmp_path):
+    (module,), (file,) = code_blocks('python'), code_blocks('gin')
+    saved = train(tmp_path, 'softmax', module, file)
     assert 'import softmax' in saved
     assert 'Agent.preferences = @softmax_preferences' in saved
+
+
+MYOPIC = """
+import gin
+import numpy as np
+from ob2i_tf import posteriors, types, updates
+
+
+@gin.configurable(denylist=['selector', 'seed', 'xla'])
+class MyUpdate(updates.Update):
+    def __init__(self, replay, network, target_network, selector, seed, xla, scale: float = 1.0):
+        super().__init__(replay, network, target_network, seed, 8, 0.0, 0.0, None, 1.0)
+        self._scale = scale
+
+    def next_batch(self):
+        rows = self.replay.sample_transitions(self.batch_size)
+        shape = len(rows.actions), self.network.num_heads
+        targets = np.broadcast_to(self._scale * rows.rewards[:, None] + 1, shape)
+        ones = np.ones(shape, np.float32)
+        return types.Batch(rows.observations, rows.actions, targets, ones[:, 0], ones), {}
+
+
+@gin.configurable(denylist=['seed'])
+class MyPosterior(posteriors.Posterior):
+    def sample(self, observations, seed):
+        return -self.mean(observations)
+"""
+
+
+def test_an_update_and_a_posterior_of_ones_own_train(tmp_path):
+    file = """import myopic
+include 'bebu_atari.gin'
+Runner.update = @MyUpdate
+MyUpdate.scale = 0.5
+Runner.posterior = @MyPosterior
+"""
+    saved = train(tmp_path, 'myopic', MYOPIC, file)
+    assert 'MyUpdate.scale = 0.5' in saved and 'Runner.posterior = @MyPosterior' in saved
