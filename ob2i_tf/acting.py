@@ -75,7 +75,7 @@ def ids_preferences(q_values, scale: float = 0.1, rho: float = 1.0, epsilon: flo
       ConfigError: if `rho` or `epsilon` is not above 0; every action would then be as good as any
         other, or the ratio without a value.
     """
-    if rho <= 0 or epsilon <= 0:
+    if any(not tf.is_symbolic_tensor(value) and value <= 0 for value in (rho, epsilon)):
         raise ConfigError(
             f'ids_preferences.rho and .epsilon must be above 0, got {rho} and {epsilon}'
         )

@@ -481,9 +481,15 @@ def _check_names(binding):
         return
     if binding.parameter in all_parameters:
         without_default = all_parameters[binding.parameter].default is inspect.Parameter.empty
+        decided_by = [
+            f'Runner.{binding.parameter}'
+            for runner in _REGISTRY.matching_selectors('Runner')
+            if binding.parameter in _signature(runner)
+        ]
         raise binding.error(
             'cannot be bound: the code that calls it gives it'
             + (', as it has no default' if without_default else '')
+            + (f'; see {decided_by[0]}' if decided_by else '')
         )
     if _short(selector) != _ENVIRONMENT:  # Whose builder's keywords depend on its name.
         near = _near(binding.parameter, parameters)

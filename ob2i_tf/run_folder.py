@@ -13,6 +13,7 @@ from pathlib import Path
 import tensorflow as tf
 from absl import logging
 
+import ob2i_tf
 from ob2i_tf import config, disk
 from ob2i_tf.errors import CheckpointError, UserError
 
@@ -66,13 +67,13 @@ def write_environment(directory, data):
         except (ValueError, TypeError, AttributeError, KeyError) as error:
             logging.warning('%s is damaged, and kept as %s.damaged: %s', path, path.name, error)
             os.replace(path, f'{path}.damaged')
-    packages = ('ob2i_tf', 'tensorflow', 'tf-keras', 'tf-agents', 'numpy', 'gymnasium', 'ale-py')
+    packages = ('tensorflow', 'tf-keras', 'tf-agents', 'numpy', 'gymnasium', 'ale-py')
     record = {
         'started': time.strftime('%Y-%m-%dT%H:%M:%S%z'),
         'command': sys.argv,
         'git_commit': _git_commit(),
         'python': platform.python_version(),
-        'packages': {name: _version(name) for name in packages},
+        'packages': {'ob2i_tf': ob2i_tf.__version__, **{name: _version(name) for name in packages}},
         'platform': platform.platform(),
         'cpu_cores': os.cpu_count(),
         'devices': [device.name for device in tf.config.list_physical_devices()],

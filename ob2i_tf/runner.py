@@ -410,10 +410,16 @@ class Runner:
         return self._agent.agent_steps * self._frames_per_step
 
     def _open_logs(self, resumed):
-        if not resumed and _num_lines(self._directory / 'train.csv') > 2:
+        rows = 0 if resumed else _num_lines(self._directory / 'train.csv') - 1
+        if rows > 1:
             raise CheckpointError(
                 f'{self._directory} holds the rows of several iterations, but no checkpoint; move '
                 'it away to start over'
+            )
+        if rows == 1:  # A kill between an iteration's row and its checkpoint leaves as much.
+            logging.warning(
+                '%s holds the row of the first iteration, but no checkpoint: it starts over.',
+                self._directory,
             )
         self._csv = {}
         for name, header in (

@@ -26,6 +26,13 @@ def test_each_preference_by_hand():
     np.testing.assert_allclose(acting.head_preferences(both, [1, 2]), [[1.2, 0.4], [-0.8, 0.4]])
 
 
+def test_ids_takes_tensors_within_a_function():
+    by_tensors = tf.function(lambda rho: acting.ids_preferences(THREE_HEADS, 0.1, rho, 1e-5))
+    np.testing.assert_allclose(
+        by_tensors(tf.constant(2.0)), acting.ids_preferences(THREE_HEADS, 0.1, 2.0, 1e-5), rtol=1e-6
+    )
+
+
 def test_ids_where_the_heads_agree_is_greedy_and_finite():
     q_values = np.tile(np.array([1.0, 3.0, 2.0], np.float32), (1, 10, 1))
     preferences = acting.ids_preferences(q_values, 0.1, 1.0, 1e-5).numpy()

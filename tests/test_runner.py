@@ -294,6 +294,8 @@ def test_a_configuration_that_a_part_refuses_leaves_no_trace(tmp_path):
     assert last == 'error: EpisodicUpdate.beta must be in 0..1, got 1.5'
     last = run(other, status=2, Runner__evaluation_preferences='@linear').splitlines()[-1]
     assert last.startswith('error: Runner.evaluation_preferences has to map')
+    last = run(other, status=2, make_environment__num_envs=2).splitlines()[-1]
+    assert last.endswith('cannot be bound: the code that calls it gives it; see Runner.num_envs')
     run(other, Runner__num_iterations=0)
 
 
@@ -306,6 +308,10 @@ def test_rows_without_a_checkpoint_are_not_written_over(straight, tmp_path):
     shutil.rmtree(other / 'checkpoints')
     assert 'but no checkpoint' in run(other, status=1).splitlines()[-1]
     assert len(rows(other, 'train')) == 5
+    one_row = (other / 'train.csv').read_text().splitlines(keepends=True)[:2]
+    (other / 'train.csv').write_text(''.join(one_row))
+    assert 'no checkpoint: it starts over' in run(other, Runner__num_iterations=1)
+    assert rows(other, 'train') == rows(base_dir, 'train')[:2]
 
 
 def test_without_a_whole_checkpoint_the_run_stops(straight, tmp_path):
