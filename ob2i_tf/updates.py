@@ -38,7 +38,7 @@ class Update:
 
         update(replay, network, target_network, selector, seed, xla=xla)
 
-    and what both of them share.
+    and what the two below share.
 
     Args:
       replay: EpisodeReplay.
