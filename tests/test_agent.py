@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 import gin
-from ob2i_tf import acting, bonuses, networks, optimizers, posteriors, updates
-from ob2i_tf.agent import Agent
+from ob2i_tf import acting, bonuses, networks, optimizers, posteriors, schedules, updates
+from ob2i_tf.agent import Agent, check_schedule
 from ob2i_tf.errors import ConfigError
 from ob2i_tf.learner import QLearner
 from ob2i_tf.replay import EpisodeReplay
@@ -114,6 +114,20 @@ def test_epsilon_changes_at_its_very_step():
     np.testing.assert_allclose(epsilons, [1.0] * 40 + [1 - s / 200 for s in range(40, 100)])
     *_, epsilons, _ = play(100, epsilon=epsilon, warmup='epsilon_greedy')
     np.testing.assert_allclose(epsilons, [1 - s / 200 for s in range(100)])
+
+
+def test_a_schedule_is_evaluated_over_the_whole_run():
+    check_schedule(schedules.linear, 5_000_000)
+    check_schedule(lambda steps: 0.5 if steps <= 10_000 else 2.0, 10_000)
+    with pytest.raises(ConfigError, match='a number in 0..1, got 2.0 at 9999'):
+        check_schedule(lambda steps: 2.0 if steps == 9_999 else 0.5, 10_000)
+    with pytest.raises(ConfigError, match='a number in 0..1, got -0.1 at 5000000'):
+        check_schedule(lambda steps: 0.5 if steps < 4_999_999 else -0.1, 5_000_000)
+    pieces = [1.0, 0.5]
+    with pytest.raises(
+        ConfigError, match='Agent.epsilon fails at 200 agent steps: IndexError: list index out'
+    ):
+        check_schedule(lambda steps: pieces[steps // 100], 300)
 
 
 def test_an_epsilon_that_is_no_probability_is_refused():
