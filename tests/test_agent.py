@@ -117,7 +117,7 @@ def test_epsilon_changes_at_its_very_step():
 
 
 @pytest.mark.parametrize('warmup, random_steps', [('random', 40), ('epsilon_greedy', 0)])
-def test_a_step_says_whether_its_actions_were_those_of_the_warmup(monkeypatch, warmup, random_steps):
+def test_a_step_says_whether_its_actions_were_of_the_warmup(monkeypatch, warmup, random_steps):
     steps = []
     monkeypatch.setattr(
         posteriors.EnsemblePosterior, 'observe', lambda self, step: steps.append(step)

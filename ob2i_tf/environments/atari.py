@@ -102,9 +102,10 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
 
     Observations are uint8 [N, 84, 84, history], newest last ([N, 84, 84] if history is 1).
 
-    `terminated` is set at game over, and at a life loss if terminal_on_life_loss: the game plays on
-    and so does its frame stack, unless restart_stack_on_life_loss. `truncated` is set at the limit on a game's length. At game over
-    and at the limit, and only there, `info['game_over']` is set and the game has been reset.
+    `terminated` is set at game over, and at a life loss if terminal_on_life_loss: the game
+    continues, and so does its frame stack unless restart_stack_on_life_loss. `truncated` is set at
+    the limit on a game's length. At game over and at the limit, and only there,
+    `info['game_over']` is set and the game has been reset.
     `info` also holds raw_rewards [N] float32 (unclipped), final_obs, and the lives [N] and emulator
     frames so far (episode_frames [N], what was played before the first action included) of the
     game in obs.
