@@ -206,11 +206,14 @@ def test_an_episode_of_whole_batches_has_no_tail():
     assert replay._rng.drawn == 1
 
 
-def test_a_tail_where_episodes_are_whole_is_told(caplog):
-    for consumption, told in (('pooled', True), ('whole', True), ('in_parts', False)):
+def test_a_tail_changes_nothing_where_episodes_are_whole(caplog):
+    for consumption, told, rows in (
+        ('pooled', True, 32), ('whole', True, 75), ('in_parts', False, 32)
+    ):  # fmt: skip
         caplog.clear()
-        updates.EpisodicUpdate(*parts()[:3], consumption=consumption, tail='other_episode')
+        update = updates.EpisodicUpdate(*parts()[:3], consumption=consumption, tail='other_episode')
         assert ('EpisodicUpdate.tail' in caplog.text) == told
+        assert update.next_batch()[0].weights.sum() == rows
 
 
 def test_a_bonus_without_weights_and_weights_without_a_bonus_are_told(caplog):
