@@ -7,7 +7,8 @@ environment and its evaluation epsilon; nothing is written into a run folder. A 
 (its folder, absolute), agent_steps (that the run had taken), preferences, game, score (raw
 rewards), length (agent steps). A game that has not ended after --max_steps is cut off, its score
 and length those up to there. The file is replaced at the end, if any game was played; until then
-rows are in FILE.playing.
+rows are in FILE.playing. A config.gin may import modules of installed distributions; others, which
+may run anything, only if --allow_imports names them.
 Exit status: 0 all runs were played, 1 some could not be, 2 the command line is wrong.
 """
 
@@ -21,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ob2i_tf import sweep
+from ob2i_tf import installed, sweep
 from ob2i_tf.errors import UserError
 
 COLUMNS = ('run', 'agent_steps', 'preferences', 'game', 'score', 'length')
@@ -99,6 +100,7 @@ def main(argv=None):
     )
     parser.add_argument('--seed', type=functools.partial(sweep.count, least=0), default=0)
     parser.add_argument('--out', required=True, metavar='FILE', help='CSV file, replaced')
+    installed.add_flag(parser)
     arguments = parser.parse_args(argv)
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
     from ob2i_tf import acting
@@ -113,7 +115,7 @@ def main(argv=None):
             rows.writerow(COLUMNS)
             for folder in folders:
                 try:
-                    learnt = load_learnt(folder)
+                    learnt = load_learnt(folder, arguments.allow_imports)
                 except UserError as error:
                     print(f'error: {folder}: {error}', file=sys.stderr)
                     failed += 1

@@ -32,19 +32,24 @@ class Learnt(NamedTuple):
     agent_steps: int
 
 
-def load_learnt(directory) -> Learnt:
+def load_learnt(directory, allow_imports=()) -> Learnt:
     """Networks and posterior of a run, from its newest whole checkpoint.
 
     The run folder is neither locked nor written to, so that a run may go on meanwhile. Its
     configuration becomes gin's.
 
+    Args:
+      directory: run folder, perhaps of another person.
+      allow_imports: modules and packages that its config.gin may import besides those of installed
+        distributions.
+
     Raises:
       CheckpointError: if there is no whole checkpoint of this version.
-      ConfigError: if its configuration is not one of this version.
+      ConfigError: if its configuration is not one of this version, or imports what it may not.
       UserError: if the environment would show other data than the run was begun with.
     """
     directory = Path(directory)
-    config.load([str(directory / 'config.gin')])
+    config.load([str(directory / 'config.gin')], allow_imports=allow_imports)
     defaults = {n: p.default for n, p in inspect.signature(Runner.__init__).parameters.items()}
     bound = {**defaults, **gin.get_bindings('Runner')}
     devices.set_up(bound['tf32'])

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / 'ob2i_tf'
 # A module may import what stands above it.
 ORDER = (
-    'types', 'errors', 'csv_columns', 'resources', 'allocator', 'devices', 'disk', 'compiled',
+    'types', 'errors', 'csv_columns', 'resources', 'installed', 'allocator', 'devices', 'disk', 'compiled',
     'schedules', 'tensors', 'moments', 'optimizers', 'networks', 'posteriors', 'bonuses', 'acting',
     'targets', 'replay', 'updates', 'learner', 'metrics', 'agent', 'checkpoint',
     'environments.games', 'environments.vector', 'environments.digits', 'environments.atari',
@@ -31,7 +31,7 @@ APART = {
     'checkpoint': {'types', 'errors', 'disk'},
     'metrics': {'types', 'errors', 'disk'},
     'analysis.episode': {'analysis', 'acting', 'bonuses', 'config', 'environments', 'errors',
-                         'learnt'},  # Which plays a game.
+                         'installed', 'learnt'},  # Which plays a game.
 }  # fmt: skip
 
 
