@@ -18,12 +18,12 @@ import csv
 import functools
 import os
 import sys
-from pathlib import Path
 
 import numpy as np
 
 from ob2i_tf import installed, sweep
 from ob2i_tf.errors import UserError
+from ob2i_tf.find_runs import find_runs
 
 COLUMNS = ('run', 'agent_steps', 'preferences', 'game', 'score', 'length')
 PREFERENCES = ('vote', 'head', 'mean')
@@ -62,13 +62,13 @@ def games(learnt, policy, count, seed=0, max_steps=200_000, epsilon=None):
 
 
 def find(paths):
-    """Run folders at or below the paths, absolute and sorted; a UserError where there is none."""
+    """Real paths of the run folders at or below the paths; a UserError where there is none."""
     found = []
     for path in paths:
-        folders = sorted(file.parent for file in Path(path).resolve().rglob('config.gin'))
+        folders = find_runs(path, ['config.gin'])
         if not folders:
             raise UserError(f'no run folder at or below {path}: none holds config.gin')
-        found += folders
+        found += [folder.resolve() for folder in folders]
     return list(dict.fromkeys(found))
 
 
