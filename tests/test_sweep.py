@@ -14,6 +14,7 @@ import pytest
 
 from ob2i_tf import config, disk, sweep
 from ob2i_tf.errors import ConfigError
+from tests.faults import sweeps
 
 TINY = (
     'Runner.num_iterations = 2', 'Runner.training_steps = 20', 'horizon = 10',
@@ -285,3 +286,8 @@ def test_ray_runs_a_trial_and_a_second_time_nothing(tmp_path, capsys):
     assert '1 trials, 0 complete' in capsys.readouterr().out
     assert sweep.main(command) == 0
     assert capsys.readouterr().out == '1 trials, 1 complete\n'
+
+
+def test_a_worker_and_a_node_of_ray_that_are_lost_change_no_row(tmp_path):
+    pytest.importorskip('ray')
+    assert not sweeps.on_nodes(tmp_path, count=2, seeds=2, iterations=60)
