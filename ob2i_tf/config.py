@@ -128,6 +128,7 @@ def read(gin_files, bindings=()):
 
 def find(name, beside=''):
     """Path of a gin file; ConfigError names the folders that were searched."""
+    name = os.path.expanduser(name)
     folders = list(dict.fromkeys(['', os.path.dirname(beside), resources.folder('gin')]))
     for folder in folders:
         path = os.path.join(folder, name)
@@ -151,7 +152,7 @@ def _read_file(name, layers, including, where=''):
         path = find(name, including[-1] if including else '')
         if path in including:
             raise ConfigError(f'{name!r} includes itself')
-        with open(path, encoding='utf-8') as file:
+        with open(path, encoding='utf-8-sig') as file:
             text = file.read()
     except ConfigError as error:
         raise ConfigError(f'{where}{error}') from None

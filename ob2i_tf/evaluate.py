@@ -21,7 +21,7 @@ import sys
 
 import numpy as np
 
-from ob2i_tf import installed, sweep
+from ob2i_tf import installed, streams, sweep
 from ob2i_tf.errors import UserError
 from ob2i_tf.find_runs import find_runs
 
@@ -87,11 +87,12 @@ def _probability(text):
 
 def main(argv=None):
     """Runs the command line; returns the exit status."""
+    streams.set_up()
     parser = argparse.ArgumentParser(
         prog='python -m ob2i_tf.evaluate', description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument('runs', nargs='+', metavar='RUNS')
+    parser.add_argument('runs', nargs='+', type=os.path.expanduser, metavar='RUNS')
     parser.add_argument('--preferences', type=_names, default=['vote'], metavar='NAME,..')
     parser.add_argument('--games', type=sweep.count, default=20)
     parser.add_argument('--max_steps', type=sweep.count, default=200_000)
@@ -99,7 +100,9 @@ def main(argv=None):
         '--epsilon', type=_probability, help="default: that of the run's evaluation"
     )
     parser.add_argument('--seed', type=functools.partial(sweep.count, least=0), default=0)
-    parser.add_argument('--out', required=True, metavar='FILE', help='CSV file, replaced')
+    parser.add_argument(
+        '--out', required=True, type=os.path.expanduser, metavar='FILE', help='CSV file, replaced'
+    )
     installed.add_flag(parser)
     arguments = parser.parse_args(argv)
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
@@ -110,7 +113,7 @@ def main(argv=None):
     try:
         folders = find(arguments.runs)
         aside = f'{arguments.out}.playing'
-        with open(aside, 'w', newline='') as file:
+        with open(aside, 'w', newline='', encoding='utf-8', errors='surrogateescape') as file:
             rows = csv.writer(file, lineterminator='\n')
             rows.writerow(COLUMNS)
             for folder in folders:

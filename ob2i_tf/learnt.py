@@ -68,8 +68,9 @@ def load_learnt(directory, allow_imports=()) -> Learnt:
             logging.warning('Skipping the damaged checkpoint %s: %s', path, fault)
             continue
         state = run_folder.read_state(path)
-        status = tf.train.Checkpoint(posterior=posterior).read(str(path / 'variables'))
-        status.assert_existing_objects_matched().expect_partial()
+        with run_folder.named_for_tensorflow(path) as folder:
+            status = tf.train.Checkpoint(posterior=posterior).read(f'{folder}/variables')
+            status.assert_existing_objects_matched().expect_partial()
         with np.load(path / 'arrays.npz', allow_pickle=False) as arrays:
             posterior.set_state(run_folder.arrays_of('posterior', arrays))
         policy = acting.Policy(

@@ -21,7 +21,7 @@ import traceback
 import tqdm
 from absl import flags, logging
 
-from ob2i_tf import allocator, config
+from ob2i_tf import allocator, config, streams
 from ob2i_tf.errors import ConfigError, UserError
 
 
@@ -139,12 +139,13 @@ def _run(argv):
         values.gin_files[-1], config.value('make_environment.name'), config.value('Runner.seed')
     )
     with config.constructing():
-        run = runner.Runner(base_dir=base_dir)
+        run = runner.Runner(base_dir=os.path.expanduser(base_dir))
     run.run()
 
 
 def main(argv=None):
     """Runs the command line; returns the exit status."""
+    streams.set_up()
     if not isinstance(sys.stderr, _LossyStream):
         sys.stderr = _LossyStream(sys.stderr)
     try:

@@ -158,7 +158,7 @@ class Runner:
         self._evaluation_epsilon = evaluation_epsilon
         self._checkpoint_steps = checkpoint_steps
         self._profile = profile
-        self._profiling = False
+        self._profiling = None  # While it is: what ends it.
         self._stop_signal = None
         self._steps_per_second = math.nan  # Of this iteration, measured in this process.
 
@@ -273,8 +273,7 @@ class Runner:
                 'the earlier checkpoints are whole'
             ) from error
         finally:
-            if self._profiling:
-                tf.profiler.experimental.stop()
+            self._stop_profile()
             for number, handler in previous.items():
                 signal.signal(number, handler)
 
@@ -345,13 +344,18 @@ class Runner:
         if self._profile is None:
             return
         first, last = self._profile
-        profiler = tf.profiler.experimental
         if not self._profiling and first <= self._agent.agent_steps < last:
-            profiler.start(str(self._directory / 'tensorboard'))
-            self._profiling = True
-        if self._profiling and self._agent.agent_steps >= last:
-            profiler.stop()
-            self._profiling = False
+            self._profiling = contextlib.ExitStack()
+            folder = run_folder.named_for_tensorflow(self._directory / 'tensorboard')
+            tf.profiler.experimental.start(self._profiling.enter_context(folder))
+            self._profiling.callback(tf.profiler.experimental.stop)
+        if self._agent.agent_steps >= last:
+            self._stop_profile()
+
+    def _stop_profile(self):
+        if self._profiling:
+            self._profiling.close()
+            self._profiling = None
 
     def _enter(self, env):
         """Resets the environments, and plays again what a checkpoint says was played in them."""
@@ -539,7 +543,8 @@ class Runner:
                 (folder / 'state.json').write_text(json.dumps(state))
                 actions = np.array(self._actions, np.int32).reshape(-1, self._num_envs)
                 np.savez_compressed(folder / 'arrays.npz', actions=actions, **arrays)
-                self._variables.write(str(folder / 'variables'))
+                with run_folder.named_for_tensorflow(folder) as name:
+                    self._variables.write(f'{name}/variables')
 
             self._checkpoints.save(self._agent.agent_steps, write)
             kept = self._checkpoints.prune()
@@ -561,9 +566,10 @@ class Runner:
             self._replay.load(self._directory / 'replay', state['replay'])
         except replay.ReplayDamagedError as error:
             raise CheckpointError(str(error)) from error
-        status = self._variables.read(str(folder / 'variables'))
-        status.assert_consumed()
-        status.assert_existing_objects_matched()
+        with run_folder.named_for_tensorflow(folder) as name:
+            status = self._variables.read(f'{name}/variables')
+            status.assert_consumed()
+            status.assert_existing_objects_matched()
         self._iteration = state['iteration']
         self._agent.set_state(state['agent'])
         self._means = metrics.Means(state['means'])

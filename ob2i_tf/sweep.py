@@ -37,7 +37,7 @@ import threading
 import time
 from pathlib import Path
 
-from ob2i_tf import config, disk
+from ob2i_tf import config, disk, streams
 from ob2i_tf import main as program
 from ob2i_tf.environments import games
 from ob2i_tf.errors import ConfigError, UserError, missing_package
@@ -512,7 +512,7 @@ def _arguments(argv):
     parser.add_argument('--grid', action='append', default=[], metavar='NAME = VALUE, ...')
     parser.add_argument('--tasks', default='', help='names, with commas between, or atari49')
     parser.add_argument('--seeds', type=count, default=1, help='how many, from 0')
-    parser.add_argument('--base_dir', default='runs/sweep')
+    parser.add_argument('--base_dir', type=os.path.expanduser, default='runs/sweep')
     parser.add_argument('--address', help="of a Ray cluster, or 'local' for Ray here")
     parser.add_argument('--processes', type=count, help='at most so many trials at once')
     parser.add_argument('--cpus', type=count, help='cores a trial; by default its share, on Ray 1')
@@ -524,6 +524,7 @@ def _arguments(argv):
 
 def main(argv=None):
     """Runs the command line; returns the exit status."""
+    streams.set_up()
     arguments = _arguments(argv)
     tasks = [task.strip() for task in arguments.tasks.split(',') if task.strip()]
     if tasks == ['atari49']:

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / 'ob2i_tf'
 # A module may import what stands above it.
 ORDER = (
-    'types', 'errors', 'csv_columns', 'resources', 'installed', 'find_runs', 'allocator', 'devices',
+    'types', 'errors', 'csv_columns', 'resources', 'streams', 'installed', 'find_runs', 'allocator', 'devices',
     'disk', 'compiled', 'schedules', 'tensors', 'moments', 'optimizers', 'networks', 'posteriors',
     'bonuses', 'acting', 'targets', 'replay', 'updates', 'learner', 'metrics', 'agent',
     'checkpoint', 'environments.games', 'environments.vector', 'environments.digits',
@@ -27,11 +27,11 @@ ORDER = (
 APART = {
     'environments': {'environments', 'types', 'errors'},
     'analysis': {'analysis', 'checkpoint', 'csv_columns', 'environments', 'types', 'errors',
-                 'find_runs', 'resources', 'disk'},
+                 'find_runs', 'resources', 'disk', 'streams'},
     'checkpoint': {'types', 'errors', 'disk'},
     'metrics': {'types', 'errors', 'disk'},
     'analysis.episode': {'analysis', 'acting', 'bonuses', 'config', 'environments', 'errors',
-                         'installed', 'learnt'},  # Which plays a game.
+                         'installed', 'learnt', 'streams'},  # Which plays a game.
 }  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from typing import List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
-from ob2i_tf import installed
+from ob2i_tf import installed, streams
 from ob2i_tf.errors import UserError, missing_package
 
 NUM_SPIKES = 8  # As the paper's figure of VideoPinball.
@@ -467,18 +467,23 @@ def write(recording, out) -> Path:
         (out / f'{picture.name}.svg').write_text(picture.svg, encoding='utf-8')
     video(recording, steps, out / 'episode.gif')
     path = out / 'episode.html'
-    path.write_text(viewer(recording, steps, pictures), encoding='utf-8')
+    text = viewer(recording, steps, pictures)
+    path.write_text(text, encoding='utf-8', errors='backslashreplace')  # Paths may be any bytes.
     return path
 
 
 def main(argv=None):
     """Runs the command line; returns the exit status."""
+    streams.set_up()
     parser = argparse.ArgumentParser(
         prog='python -m ob2i_tf.analysis.episode',
         description='Plays one game with a trained agent and shows the UCB-bonus of every step.',
     )
-    parser.add_argument('run', metavar='RUN', help='a run folder')
-    parser.add_argument('--out', required=True, metavar='DIR', help='folder for what it writes')
+    parser.add_argument('run', type=os.path.expanduser, metavar='RUN', help='a run folder')
+    parser.add_argument(
+        '--out', required=True, type=os.path.expanduser, metavar='DIR',
+        help='folder for what it writes',
+    )  # fmt: skip
     parser.add_argument('--seed', type=int, default=0, help='of the game (default: 0)')
     parser.add_argument(
         '--max_steps', type=int, default=3000, help='agent steps at most (default: 3000)'

@@ -107,9 +107,9 @@ def load(sources) -> Runs:
 
 def _name_and_path(source):
     name, equals, path = str(source).partition('=')
-    if equals and name and not Path(source).exists():
-        return name, path
-    return None, str(source)
+    if equals and name and not os.path.exists(os.path.expanduser(source)):
+        return name, os.path.expanduser(path)
+    return None, os.path.expanduser(source)
 
 
 # One run.
@@ -197,7 +197,7 @@ def _by_path(folder, game):
 
 def _read_text(path, report):
     try:
-        return path.read_text(encoding='utf-8', errors='replace')
+        return path.read_text(encoding='utf-8-sig', errors='replace')
     except FileNotFoundError:
         report(f'no {path.name}')
     except OSError as error:

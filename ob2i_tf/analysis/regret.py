@@ -14,13 +14,14 @@ Exit status: 0 written, 1 it could not be, 2 the command line is wrong.
 
 import argparse
 import json
+import os
 import sys
 import zipfile
 from pathlib import Path
 
 import numpy as np
 
-from ob2i_tf import checkpoint
+from ob2i_tf import checkpoint, streams
 from ob2i_tf.environments import linear_mdp
 from ob2i_tf.errors import UserError, missing_package
 
@@ -160,12 +161,13 @@ def figure(table):
 
 def main(argv=None):
     """Runs the command line; returns the exit status."""
+    streams.set_up()
     parser = argparse.ArgumentParser(
         prog='python -m ob2i_tf.analysis.regret', description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument('runs', nargs='+', metavar='RUNS', help='a folder, or NAME=FOLDER')
-    parser.add_argument('--out', required=True, metavar='DIR')
+    parser.add_argument('--out', required=True, type=os.path.expanduser, metavar='DIR')
     arguments = parser.parse_args(argv)
     try:
         runs = load.load(arguments.runs)
@@ -177,7 +179,7 @@ def main(argv=None):
         summary(table).to_csv(out / 'summary.csv', index=False, float_format='%.4g')
         picture = figure(table)
         (out / 'regret.png').write_bytes(picture.png)
-        (out / 'regret.svg').write_text(picture.svg)
+        (out / 'regret.svg').write_text(picture.svg, encoding='utf-8')
     except (UserError, OSError) as error:
         print('error:', ' '.join(str(error).split()), file=sys.stderr)
         return 1

@@ -56,7 +56,10 @@ def fit(x, y, steps=12_000, seed=0):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--out', type=Path, required=True, help='folder for the table and figure')
+    parser.add_argument(
+        '--out', type=lambda path: Path(path).expanduser(), required=True,
+        help='folder for the table and figure',
+    )  # fmt: skip
     out = parser.parse_args().out
     try:
         import matplotlib
