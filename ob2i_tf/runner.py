@@ -6,6 +6,7 @@ The composition root: this is where the parts of a run are built and meet.
 import contextlib
 import csv
 import inspect
+import io
 import json
 import math
 import signal
@@ -542,7 +543,9 @@ class Runner:
             def write(folder):
                 (folder / 'state.json').write_text(json.dumps(state))
                 actions = np.array(self._actions, np.int32).reshape(-1, self._num_envs)
-                np.savez_compressed(folder / 'arrays.npz', actions=actions, **arrays)
+                content = io.BytesIO()  # On a full disk NumPy would leave an open archive.
+                np.savez_compressed(content, actions=actions, **arrays)
+                (folder / 'arrays.npz').write_bytes(content.getvalue())
                 with run_folder.named_for_tensorflow(folder) as name:
                     self._variables.write(f'{name}/variables')
 
