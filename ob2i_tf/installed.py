@@ -42,7 +42,8 @@ def may_import(module, allowed=()):
 
 
 def _lies_in(folders, file):
-    return any(os.path.realpath(parent) in folders for parent in Path(os.path.abspath(file)).parents)
+    parents = Path(os.path.abspath(file)).parents
+    return any(os.path.realpath(parent) in folders for parent in parents)
 
 
 def _site_packages():

@@ -12,10 +12,10 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / 'ob2i_tf'
 # A module may import what stands above it.
 ORDER = (
-    'types', 'errors', 'csv_columns', 'resources', 'streams', 'installed', 'find_runs', 'allocator', 'devices',
-    'disk', 'compiled', 'schedules', 'tensors', 'moments', 'optimizers', 'networks', 'posteriors',
-    'bonuses', 'acting', 'targets', 'replay', 'updates', 'learner', 'metrics', 'agent',
-    'checkpoint', 'environments.games', 'environments.vector', 'environments.digits',
+    'types', 'errors', 'csv_columns', 'resources', 'streams', 'installed', 'find_runs', 'allocator',
+    'devices', 'disk', 'compiled', 'schedules', 'tensors', 'moments', 'optimizers', 'networks',
+    'posteriors', 'bonuses', 'acting', 'targets', 'replay', 'updates', 'learner', 'metrics',
+    'agent', 'checkpoint', 'environments.games', 'environments.vector', 'environments.digits',
     'environments.atari', 'environments.mnist_maze', 'environments.deep_sea',
     'environments.linear_mdp', 'environments.watched', 'environments', 'config', 'run_folder',
     'runner', 'learnt', 'linear', 'linear.lsvi', 'linear.theorem', 'linear.agents',

@@ -242,7 +242,7 @@ class _Removed(sweep.OnThisMachine):
 
 @pytest.mark.parametrize('folder', ['.', 'seed0', 'seed0/checkpoints'])
 def test_a_trial_whose_folder_vanishes_does_not_start_over(tmp_path, folder):
-    many = ('Runner.num_iterations = 2000', *TINY[1:])
+    many = ('Runner.num_iterations = 300', *TINY[1:])
     (lost,) = sweep.trials([FILE], tmp_path / 'sweep', bindings=many)
     (other,) = sweep.trials([FILE], tmp_path / 'sweep' / 'other', bindings=TINY)
     executor = _Removed(lost, lost.base_dir.parent / folder)
