@@ -156,7 +156,8 @@ class TensorBoard:
                         wall_time=now, step=frames, summary=summary_pb2.Summary(value=[value])
                     )
                 )
-        with disk.open_unlinked(path, 'wb') as file:  # TensorFlow's own writer takes only paths in UTF-8.
+        # TensorFlow's own writer takes only paths in UTF-8.
+        with disk.open_unlinked(path, 'wb') as file:
             writer = RecordWriter(file)
             for event in events:
                 writer.write(event.SerializeToString())

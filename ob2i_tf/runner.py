@@ -81,8 +81,8 @@ class Runner:
       evaluation_steps: agent steps of an evaluation (paper, table 4, "evaluation length"); 0: none.
       num_envs: environments that train in step, at most 256; 1 is the paper's protocol. Each plays
         training_steps / num_envs agent steps an iteration, which cuts longer games off.
-      evaluation_envs: environments that evaluate in step, at most 256; they share `evaluation_steps`, and no
-        game longer than their share counts.
+      evaluation_envs: environments that evaluate in step, at most 256; they share
+        `evaluation_steps`, and no game longer than their share counts.
       evaluation_epsilon: of the evaluation (paper, table 4).
       evaluation_preferences: how the evaluated agent acts, see acting.py.
       evaluation_tie_break: see `acting.greedy_actions`.
