@@ -272,6 +272,20 @@ def test_rnd_update_proportion_leaves_frames_out():
     assert 0 < np.abs(half - all_of_them).max() < 0.5 * np.abs(all_of_them).max()
 
 
+@pytest.mark.parametrize('count', [1, 5])
+def test_rnd_predictor_steps_down_the_mean_error_of_a_batch(count):
+    bonus = build_rnd(update_proportion=1.0)
+    bonus._optimizer = tf.keras.optimizers.legacy.SGD(0.1)
+    frames = np.float32(np.random.default_rng(0).normal(size=(count, 3)))
+    variables = bonus.predictor.variables
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(bonus.errors(frames))
+    gradients, before = tape.gradient(loss, variables), [v.numpy() for v in variables]
+    bonus._learn(frames)
+    for variable, gradient, start in zip(variables, gradients, before):
+        np.testing.assert_allclose(variable, start - 0.1 * gradient, rtol=1e-5, atol=1e-6)
+
+
 def test_rnd_refuses_what_it_cannot_do():
     for keywords, message in (
         ({'scale_by': 'sums'}, "RndBonus.scale_by must be one of .*'sums'"),
