@@ -146,9 +146,9 @@ def rnd_errors(bonus, frames, seen):
 
 
 def random_frames(count, seed=0):
-    """The last pixel never changes; an outlier is beyond 5 standard deviations in the first."""
+    """The last pixel never changes; the others have an outlier each, above and below."""
     frames = np.random.default_rng(seed).normal([3, -2, 7], [2, 0.5, 0], size=(count, 3))
-    frames[count // 2, 0] = 200
+    frames[count // 2, 0], frames[count // 3, 1] = 200, -200
     return frames
 
 
@@ -166,11 +166,13 @@ def test_rnd_networks_are_built_as_said():
 def test_rnd_bonus_is_the_error_on_whitened_and_clipped_frames():
     bonus = build_rnd(scale_by='bonuses')
     frames, next_frames = random_frames(300), 10 * random_frames(300, 1)
-    assert np.abs((frames - frames.mean(0)) / frames.std(0).clip(1e-3)).max() > 10
     _, _, means = bonus(rnd_experience(frames, next_frames))
     seen = np.concatenate([frames, next_frames])
+    white = (next_frames - seen.mean(0)) / seen.std(0).clip(1e-3)
+    assert white.max() > 10 and white.min() < -10
     state, next_state = (rnd_errors(bonus, x, seen) for x in (frames, next_frames))
     np.testing.assert_allclose(bonus.errors(np.float32(frames)), state, rtol=1e-3)
+    np.testing.assert_allclose(bonus.errors(np.float32(next_frames)), next_state, rtol=1e-3)
     np.testing.assert_allclose(means, [state.mean(), next_state.mean()], rtol=1e-3)
     more = random_frames(40, 2) - 1
     bonus(rnd_experience(more, more))
