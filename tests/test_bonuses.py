@@ -231,6 +231,7 @@ def test_rnd_predictor_learns_what_it_sees_and_the_target_never_changes():
     seen, unseen = np.eye(3, dtype=np.float32)[:2], np.eye(3, dtype=np.float32)[2:]
     bonus.frame_moments.update(np.tile(np.eye(3), (100_000, 1)))  # They hardly move from here on.
     target = [v.numpy() for v in bonus.target.variables]
+    assert not bonus.target.trainable_variables
     before = [float(bonus.errors(x)[0]) for x in (seen, unseen)]
     compiled = tf.function(lambda *x: bonus(rnd_experience_of(*x)))
     for _ in range(300):
