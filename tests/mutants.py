@@ -31,8 +31,10 @@ MODULES = ('targets', 'bonuses', 'moments', 'acting', 'networks', 'posteriors', 
            'learner', 'agent', 'schedules', 'optimizers', 'tensors', 'linear.lsvi')  # fmt: skip
 # Survivors that compute the same: blocks of three lines, as `Mutant.key` and a reason.
 EQUIVALENT = Path(__file__).with_name('mutants_equivalent.txt')
-# Of every module: it holds the defaults of parameters.
-TABLE = 'tests/test_gin_files.py::test_a_file_comes_to_the_values_of_the_table'
+# Of every module: they hold the defaults of parameters.
+TABLE = [f'tests/test_gin_files.py::test_{name}' for name in (
+    'the_defaults_of_the_code_are_bebu_on_atari', 'a_file_comes_to_the_values_of_the_table',
+)]  # fmt: skip
 SWAPPED = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult,
     ast.FloorDiv: ast.Mult, ast.Mod: ast.FloorDiv, ast.Pow: ast.Mult, ast.MatMult: ast.Mult,
@@ -135,7 +137,7 @@ def tests_of(module):
         return sorted(set().union(*map(tests_of, users)))
     own = f'test_{module.rpartition(".")[2]}.py'
     found.sort(key=lambda path: (path.name != own, path))
-    return [*(str(path.relative_to(ROOT)) for path in found), TABLE]
+    return [*(str(path.relative_to(ROOT)) for path in found), *TABLE]
 
 
 def imports(path, module):

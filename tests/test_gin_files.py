@@ -80,9 +80,9 @@ def expected_of(row):
     return {entry.binding: entry for entry in ENTRIES if entry.holds_for(row)}
 
 
-def resolved(file):
-    """{binding: value} as texts, of everything that a run with this gin file uses."""
-    config.load([file])
+def resolved(*files, bindings=()):
+    """{binding: value} as texts, of everything that a run with these gin files uses."""
+    config.load(files, bindings)
     lines = config.resolved_config().splitlines()
     return dict(line.split(' = ', 1) for line in lines if ' = ' in line)
 
@@ -104,6 +104,12 @@ def test_a_file_comes_to_the_values_of_the_table(file, clean_gin):
         for name, value in values.items() if value != entries[name].value
     ]  # fmt: skip
     assert not differing
+
+
+def test_the_defaults_of_the_code_are_bebu_on_atari(clean_gin):
+    values = resolved(bindings=["make_environment.name = 'Breakout'"])
+    entries = expected_of('bebu_atari')
+    assert values == {name: entries[name].value for name in values}
 
 
 def test_every_line_of_the_table_holds_for_some_file(clean_gin):

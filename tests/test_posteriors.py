@@ -672,6 +672,7 @@ def test_adaptive_ebu_refuses_one_network_and_no_period(small_networks):
         posteriors.AdaptivePosterior(build_network(1), build_network(2), None, 1, 0)
     with pytest.raises(ValueError, match='selection_period must be at least 1, got 0'):
         build_adaptive(selection_period=0)
+    build_adaptive(selection_period=1)
 
 
 @pytest.mark.parametrize(
