@@ -163,7 +163,8 @@ class Runner:
         self._stop_signal = None
         self._steps_per_second = math.nan  # Of this iteration, measured in this process.
 
-        run_folder.check_config(self._directory)
+        with self._writing():
+            run_folder.check_config(self._directory)
         check_schedule(config.bound(Agent)['epsilon'], num_iterations * training_steps)
         with contextlib.closing(environments.make(num_envs=1)) as env:
             observation_space = env.single_observation_space
@@ -603,9 +604,11 @@ class Runner:
             ) from error
 
     def _earlier_checkpoints(self):
-        """What an error says of them."""
-        there = newest_first(self._directory / 'checkpoints')
-        return '; its earlier checkpoints are intact' if there else ''
+        """Clause of an error message; empty if there are no checkpoints."""
+        with contextlib.suppress(OSError):  # The folder may be unreadable.
+            if newest_first(self._directory / 'checkpoints'):
+                return '; its earlier checkpoints are unchanged'
+        return ''
 
     def _report_scores(self):
         """Logs the best and the last evaluation of the run."""
