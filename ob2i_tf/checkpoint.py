@@ -106,7 +106,7 @@ def read_newest(directory, read):
       The newer checkpoints that were skipped as damaged.
 
     Raises:
-      CheckpointError: if there are checkpoints, but all are damaged.
+      CheckpointError: there are checkpoints, but none can be restored.
     """
     paths = newest_first(directory)
     faults = []
@@ -122,8 +122,8 @@ def read_newest(directory, read):
         logging.warning('Skipping the damaged checkpoint %s: %s', path, fault)
     if paths:
         raise CheckpointError(
-            f'all {len(paths)} checkpoints in {directory} are damaged (the newest: {faults[0]}); '
-            'move the run folder away to start over'
+            f'no checkpoint in {directory} can be restored (the newest of {len(paths)}: '
+            f'{faults[0]}); move the run folder away to start over'
         )
     return []
 

@@ -29,8 +29,9 @@ def check_unpacked(path):
     """Raises a MemoryError if the content of a zip file exceeds the machine's free memory."""
     with zipfile.ZipFile(path) as archive:
         size = sum(member.file_size for member in archive.infolist())
-    if size > psutil.virtual_memory().available:
-        raise MemoryError(f'{path} holds {size:,} bytes')
+    free = psutil.virtual_memory().available
+    if size > free:
+        raise MemoryError(f'{path} holds {size:,} bytes, and {free:,} are free')
 
 
 def sync(path):
@@ -62,7 +63,7 @@ def open_unlinked(path, mode, **keywords):
     """Like `open`, but an OSError if the path is a symbolic link."""
 
     def opener(path, flags):
-        return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
     return open(path, mode, opener=opener, **keywords)
 
