@@ -389,12 +389,12 @@ class Sweep:
             for task in self._executor.ended(running):
                 trial, checkpoint = running.pop(task)
                 status = self._executor.status(task)
+                if trial.complete():
+                    report(trial, status, [])
+                    continue
                 self._look(trial)
                 if trial in self._lost:
                     report(trial, status, [*trial.last_lines(), self._lost[trial]])
-                    continue
-                if trial.complete():
-                    report(trial, status, [])
                     continue
                 attempts[trial] += 1
                 if trial.newest_checkpoint() != checkpoint:
