@@ -95,7 +95,7 @@ class Checkpoints:
 
 
 def read_newest(directory, read):
-    """Calls `read` with the newest checkpoint that is intact and that it can read.
+    """Calls `read` with the newest checkpoint that is intact and can be read.
 
     Args:
       directory: Folder of the checkpoints.
@@ -136,7 +136,7 @@ def newest_first(directory):
 
 
 def damage(path):
-    """What is wrong with the checkpoint in folder `path`, in a few words; '' if it is intact."""
+    """Describes the damage of the checkpoint in folder `path`; '' if it is intact."""
     path = Path(path)
     manifest = path / _MANIFEST
     try:

@@ -227,7 +227,7 @@ def test_a_sweep_that_waits_for_another_one_can_be_stopped(tmp_path, number):
 
 
 class _Removed(sweep.OnThisMachine):
-    """Loses `folder` when `trial` has a checkpoint, and what wrote there with it."""
+    """Loses `folder` once `trial` has a checkpoint."""
 
     def __init__(self, trial, folder):
         super().__init__(1)
