@@ -129,7 +129,7 @@ def test_every_line_of_the_table_holds_for_some_file(clean_gin):
     ('ob2i_atari_released', 'make_atari.restart_stack_on_life_loss', True),
     ('ob2i_atari_released', 'EpisodicUpdate.tail', 'other_episode'),
 ])  # fmt: skip
-def test_what_sources_of_a_file_differ_in(file, name, number, clean_gin):
+def test_a_binding_follows_the_source_of_its_file(file, name, number, clean_gin):
     config.load([f'{file}.gin'])
     assert config.value(name) == number
 

@@ -667,7 +667,7 @@ def test_convolutions_that_are_none_or_do_not_fit_are_named(layers, what):
     (LinearQNetwork, []), (networks.MultiHeadQNetwork, ['MultiHeadQNetwork.conv_layers']),
     (networks.IndependentQNetworks, ['MultiHeadQNetwork.conv_layers']),
 ])  # fmt: skip
-def test_a_network_that_does_not_fit_names_only_bindings_that_there_are(network, named):
+def test_a_network_that_does_not_fit_names_only_bindings_that_exist(network, named):
     with pytest.raises(ValueError) as raised:
         networks.build(network(2), (4, 4, 4), tf.uint8)
     assert str(raised.value).startswith(
