@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from tests.faults import injections, runs, unsound
+from tests.faults import injections, power, runs, unsound
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,6 +19,9 @@ class Outcome:
     fault: str
     wrong: str
     seen: str
+
+
+RESUMED = 'the same command ends with the rows of a run never disturbed'
 
 
 class Skipped(Exception):
@@ -34,24 +37,28 @@ def straight():
     return base_dir
 
 
-def finish(base_dir, had, **run):
+def finish(base_dir, had, half_deleted=False, **run):
     """Runs to the end after a disturbance; what is wrong then.
 
     Args:
       base_dir: the folder.
       had: checkpoints, of which the newest, or a newer one, has to be there still.
+      half_deleted: whether older checkpoints may be damaged.
       **run: of `runs.run`.
     """
-    there = runs.checkpoints(base_dir)
-    if had and (not there or there[-1] < had[-1]):
+    there, damaged = runs.checkpoints(base_dir), runs.damaged(base_dir)
+    intact = [name for name in there if name not in damaged]
+    if had and (not intact or intact[-1] < had[-1]):
         return f'checkpoint {had[-1]} is lost'
-    if damaged := runs.damaged(base_dir):
+    if damaged and not half_deleted:
         return f'damaged checkpoints {damaged}'
     status, printed = runs.run(base_dir, **run)
     if status:
-        return f'does not go on: {runs.last_line(printed)}'
+        return f'does not resume: {_short(runs.last_line(printed), base_dir)}'
     if there and 'Resuming' not in printed:
         return 'started over silently'
+    if had and f'{had[-1]}: ' in printed:  # Skipped, as the warning says.
+        return f'checkpoint {had[-1]} cannot be read'
     return '' if runs.rows(base_dir) == runs.rows(straight()) else 'other rows'
 
 
@@ -79,12 +86,12 @@ def series(fault, folder, injection, rng, kills):
     yield Outcome(f'{fault}: the series ends', wrong, 'rows equal to those of a run never killed')
 
 
-def before_a_write(rng):
-    return functools.partial(injections.kill_at_write, rng.randint(1, 90))
+def before_an_operation(rng):
+    return functools.partial(injections.kill_before_operation, rng.randint(1, 150))
 
 
 def kills(rng, count=50):
-    """SIGKILL at random moments of training, evaluating and saving, and before random writes."""
+    """SIGKILL at random moments of training, evaluating and saving, and before random operations."""
 
     def in_phase(rng, phase):
         return functools.partial(injections.kill_in, phase, rng.randint(1, 2), rng.random() * 1.2)
@@ -93,7 +100,7 @@ def kills(rng, count=50):
         (f'SIGKILL while it {what}', functools.partial(in_phase, phase=phase))
         for phase, what in zip(injections.PHASES, ('trains', 'evaluates', 'saves'))
     ]
-    kinds.append(('SIGKILL before a random write', before_a_write))
+    kinds.append(('SIGKILL before a random operation', before_an_operation))
     each = -(-count // len(kinds))
     for fault, injection in kinds:
         left = each
@@ -102,6 +109,71 @@ def kills(rng, count=50):
                 outcomes = list(series(fault, folder, injection, rng, min(left, 5)))
             left -= max(1, len(outcomes) - 1)
             yield from outcomes
+
+
+SHORT = (*runs.BINDINGS, 'Runner.num_iterations = 2')  # Saves after 10, 20, 24, 30, 40, 48 steps.
+
+
+def _recorded(folder, *saves):
+    """Runs SHORT in `folder`, a process for each of `saves`, of `power.record`; the journals."""
+    journals = []
+    for number, dies_in_save in enumerate(saves):
+        journals.append(folder / f'journal{number}')
+        record = functools.partial(power.record, folder / 'disk', journals[-1], dies_in_save)
+        status, printed = runs.run(
+            folder / 'disk' / 'games' / 'run', SHORT, [record], output=folder / 'stderr'
+        )
+        assert status == (-9 if dies_in_save else 0), printed
+    return journals
+
+
+def power_cuts(rng, count=None):
+    """Power cuts at every operation of a run, which dies in its third save and is then resumed."""
+    with tempfile.TemporaryDirectory() as folder:
+        folder = Path(folder)
+        (folder / 'disk').mkdir()
+        journals = _recorded(folder, 3, None)
+        cuts = power.cuts(journals, folder / 'disk', rng, losses=(1, 0.9, 0.5, 0.5, 0.1))
+    # Of those with a checkpoint and all lost that can be, each is tried whatever the count.
+    rng.shuffle(cuts)
+    cuts.sort(key=lambda cut: cut.operation != 'saved' or cut.loss != 1)
+    for cut in cuts[:count]:
+        with tempfile.TemporaryDirectory() as folder:
+            power.write(cut.left, folder)
+            wrong = finish(
+                Path(folder) / 'games' / 'run', [cut.saved] if cut.saved else [],
+                half_deleted=True, output=Path(folder) / 'stderr',
+            )  # fmt: skip
+        lost = 'all' if cut.loss == 1 else f'{cut.loss:.0%}'
+        when = 'after a save' if cut.saved else 'before the first save'
+        yield Outcome(f'power cut {when}, {lost} lost of what is not synced', wrong, RESUMED)
+
+
+def kills_before_operations(rng, count=None):
+    """SIGKILL before every operation in turn: of a run, and of two that are resumed."""
+    cases, starts = [], {}
+    for name, dies_in_save in (('a run', None), ('a resume', 4), ('a resume with replay', 5)):
+        folder = Path(tempfile.mkdtemp(prefix='faults-'))
+        (folder / 'disk').mkdir()
+        if dies_in_save:
+            _recorded(folder, dies_in_save)
+        starts[name] = runs.scratch_copy(folder / 'disk')
+        operations = [entry[0] for entry in power.read(_recorded(folder, None)[0])]
+        operations = [operation for operation in operations if operation != 'saved']
+        cases += [(name, *numbered) for numbered in enumerate(operations, 1)]
+        shutil.rmtree(folder)
+    for name, number, operation in rng.sample(cases, min(count or len(cases), len(cases))):
+        disk = runs.scratch_copy(starts[name])
+        base_dir, output = disk / 'games' / 'run', disk.parent / 'stderr'
+        had = runs.checkpoints(base_dir)
+        kill = functools.partial(injections.kill_before_operation, number, disk)
+        status, printed = runs.run(base_dir, SHORT, [kill], output=output)
+        wrong = '' if status == -9 else f'status {status}: {runs.last_line(printed)}'
+        wrong = wrong or finish(base_dir, runs.checkpoints(base_dir) or had, output=output)
+        yield Outcome(f'SIGKILL before {operation}, {name}', wrong, RESUMED)
+        shutil.rmtree(disk.parent)
+    for start in starts.values():
+        shutil.rmtree(start.parent)
 
 
 def _flip(path):
@@ -312,6 +384,8 @@ ALL = {
     function.__name__: function
     for function in (
         kills,
+        kills_before_operations,
+        power_cuts,
         damages,
         full_disks,
         read_only_folders,

@@ -51,8 +51,8 @@ class Started:
         return self._output.read_text(errors='replace') if self._output.exists() else ''
 
 
-def run(base_dir, bindings=BINDINGS, before=(), gin_file=GIN_FILE):
-    return Started(base_dir, bindings, before, gin_file).end()
+def run(base_dir, bindings=BINDINGS, before=(), gin_file=GIN_FILE, output=None):
+    return Started(base_dir, bindings, before, gin_file, output).end()
 
 
 def last_line(printed):

@@ -147,8 +147,8 @@ def test_a_log_that_cannot_be_written_is_lost_and_not_the_run(capfd):
             full.close()
 
 
-def test_kills_before_writes_lose_nothing(tmp_path):
-    check(campaign.series('SIGKILL', tmp_path, campaign.before_a_write, campaign.seeded(1), 2))
+def test_kills_before_operations_lose_nothing(tmp_path):
+    check(campaign.series('SIGKILL', tmp_path, campaign.before_an_operation, campaign.seeded(1), 2))
 
 
 def test_a_clock_that_jumps_changes_nothing():
