@@ -12,6 +12,7 @@ from ob2i_tf.errors import ConfigError
 
 WARMUPS = ('random', 'epsilon_greedy')
 HEAD_SPANS = ('game', 'episode')
+_SCHEDULE_POINTS = 10_001
 
 
 @gin.configurable(denylist=['phases', 'xla'])
@@ -122,13 +123,7 @@ class Agent:
         return self._scheduled_epsilon()
 
     def _scheduled_epsilon(self):
-        value = self._epsilon(self.agent_steps)
-        if not (isinstance(value, numbers.Real) and 0 <= value <= 1):
-            raise ConfigError(
-                f'Agent.epsilon must map agent steps to a number in 0..1, got {value!r} at '
-                f'{self.agent_steps}'
-            )
-        return value
+        return _scheduled(self._epsilon, self.agent_steps)
 
     @property
     def heads(self):
@@ -248,6 +243,37 @@ class Agent:
         self._heads = np.array(state['heads'], np.int32)
         self._rng.bit_generator.state = state['rng']
         self._postponed = state['postponed']
+
+
+def check_schedule(epsilon, agent_steps):
+    """Evaluates a schedule over a whole run, at up to _SCHEDULE_POINTS points.
+
+    Args:
+      epsilon: Maps agent steps to epsilon.
+      agent_steps: Length of the run.
+
+    Raises:
+      ConfigError: it fails somewhere, or gives no number in 0..1.
+    """
+    for step in np.unique(np.linspace(0, agent_steps, _SCHEDULE_POINTS).astype(int)).tolist():
+        _scheduled(epsilon, step)
+
+
+def _scheduled(epsilon, agent_steps):
+    """epsilon(agent_steps), a number in 0..1."""
+    try:
+        value = epsilon(agent_steps)
+    except Exception as error:  # It may be the user's code.
+        kind = '' if isinstance(error, ValueError) else f'{type(error).__name__}: '
+        raise ConfigError(
+            f'Agent.epsilon fails at {agent_steps} agent steps: {kind}{error}'
+        ) from error
+    if not (isinstance(value, numbers.Real) and 0 <= value <= 1):
+        raise ConfigError(
+            f'Agent.epsilon must map agent steps to a number in 0..1, got {value!r} at '
+            f'{agent_steps}'
+        )
+    return value
 
 
 class _Recorder:

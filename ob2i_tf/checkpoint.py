@@ -27,7 +27,7 @@ class Checkpoints:
 
     def __init__(self, directory, keep=2):
         self._directory = Path(directory)
-        self._directory.mkdir(parents=True, exist_ok=True)
+        disk.make_folder(self._directory)
         self._keep = keep
         for path in self._directory.iterdir():  # Where a kill cut a save or a deletion short.
             if path.name.startswith((_ASIDE, _LEAVING)):

@@ -730,6 +730,16 @@ def value(name, roots=('Runner',)):
     return _expand(run.nodes[(), _selector(configurable)][parameter], macros)
 
 
+def bound(configurable):
+    """{parameter: value} of a configurable: its defaults, and what gin binds outside any scope."""
+    defaults = {
+        name: parameter.default
+        for name, parameter in _signature_of(configurable).items()
+        if parameter.default is not inspect.Parameter.empty
+    }
+    return {**defaults, **gin.get_bindings(configurable)}
+
+
 @contextlib.contextmanager
 def constructing():
     """What the project's own constructors reject is the configuration's fault, a ConfigError."""

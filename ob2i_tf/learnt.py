@@ -1,7 +1,6 @@
 """What a run has learnt, from its folder alone: to evaluate it and to look at it."""
 
 import contextlib
-import inspect
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,7 +8,6 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-import gin
 from ob2i_tf import acting, config, devices, environments, networks, posteriors, run_folder
 from ob2i_tf.checkpoint import damage, newest_first
 from ob2i_tf.errors import CheckpointError
@@ -45,8 +43,7 @@ def load_learnt(directory) -> Learnt:
     """
     directory = Path(directory)
     config.load([str(directory / 'config.gin')])
-    defaults = {n: p.default for n, p in inspect.signature(Runner.__init__).parameters.items()}
-    bound = {**defaults, **gin.get_bindings('Runner')}
+    bound = config.bound(Runner)
     devices.set_up(bound['tf32'])
     with config.constructing():
         with contextlib.closing(environments.make(num_envs=1)) as env:

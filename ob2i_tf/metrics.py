@@ -3,6 +3,8 @@
 import collections
 import contextlib
 import csv
+import hashlib
+import io
 import math
 import os
 import time
@@ -60,9 +62,9 @@ class CsvLog:
     """A CSV file that only grows, and can be cut back to what a checkpoint saw of it.
 
     Args:
-      path: of the file.
-      columns: its header.
-      seen: what `describe` said when the checkpoint to resume from was made; None starts the file
+      path: Path of the file.
+      columns: Its header.
+      seen: Result of `describe` when the checkpoint to resume from was made; None starts the file
         anew.
 
     Raises:
@@ -72,10 +74,42 @@ class CsvLog:
     def __init__(self, path, columns, seen=None):
         self._path = Path(path)
         self._columns = columns
-        if not seen:
-            self._path.write_text(','.join(columns) + '\n')
-            return
-        there = disk.describe(path, seen['bytes']) if self._path.exists() else {'bytes': 0}
+        if seen:
+            self._cut_back(seen)
+        else:
+            disk.write_text(path, ','.join(columns) + '\n')
+        self._digest = hashlib.sha256(self._path.read_bytes())
+        self._left = disk.identity(path)
+
+    def write(self, row):
+        """Appends a row (a dict with exactly the columns) and brings it to the disk.
+
+        Raises:
+          OSError: the disk is full, or the file is no longer the one that was written.
+        """
+        text = io.StringIO()
+        csv.writer(text, lineterminator='\n').writerow(
+            [_text(row[column]) for column in self._columns]
+        )
+        disk.check_identity(self._path, self._left)
+        with disk.open_unlinked(self._path, 'ab') as file:
+            file.write(text.getvalue().encode())
+            file.flush()
+            os.fsync(file.fileno())
+        self._digest.update(text.getvalue().encode())
+        self._left = disk.identity(self._path)
+
+    def describe(self):
+        """See `disk.describe`; OSError if the file does not hold what was written."""
+        description = disk.describe(self._path)
+        if description['sha256'] != self._digest.hexdigest():
+            raise disk.FileChangedError(self._path)
+        return description
+
+    def _cut_back(self, seen):
+        there = {'bytes': 0}
+        if self._path.exists():
+            there = disk.describe(self._path, seen['bytes'])
         if {**there, **seen} != there:
             fault = (
                 'rows are changed' if there['bytes'] == seen['bytes'] else
@@ -85,19 +119,9 @@ class CsvLog:
                 f'{self._path} is not what it was when its checkpoint was made, {fault}; put the '
                 'file back, or move the run folder away to start over'
             )
-        os.truncate(self._path, seen['bytes'])
-
-    def write(self, row):
-        """Appends a row (a dict with exactly the columns) and brings it to the disk."""
-        with open(self._path, 'a', newline='') as file:
-            csv.writer(file, lineterminator='\n').writerow(
-                [_text(row[column]) for column in self._columns]
-            )
-            file.flush()
+        with disk.open_unlinked(self._path, 'r+b') as file:
+            file.truncate(seen['bytes'])
             os.fsync(file.fileno())
-
-    def describe(self):
-        return disk.describe(self._path)
 
 
 def _text(value):

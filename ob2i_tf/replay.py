@@ -367,10 +367,13 @@ class EpisodeReplay:
           A manifest, to be kept as JSON: with the files that it lists, all that `load` needs.
 
         Raises:
-          OSError: naming the file that could not be written; nothing is lost, and the replay can
-            be saved again.
+          OSError: naming the file that could not be written, or that is no longer the one that was
+            written; nothing is lost, and the replay can be saved again.
         """
         self._write_new(directory, all_of_them=True)
+        for segment in self._segments:
+            path = os.path.join(directory, segment['file'])
+            disk.check_identity(path, self._written[segment['file']])
         manifest = {
             'format': _FORMAT,
             **self._layout(),
@@ -440,6 +443,10 @@ class EpisodeReplay:
         self._rng.bit_generator.state = manifest['rng']
         self._directory = directory
         self._segments = list(manifest['segments'])
+        self._written = {
+            segment['file']: disk.identity(os.path.join(directory, segment['file']))
+            for segment in self._segments
+        }
         self._unsaved_id = self._first_id + self.num_episodes
 
     def prune(self, directory, manifests):
@@ -466,6 +473,7 @@ class EpisodeReplay:
     def _forget_saved(self):
         self._directory = None
         self._segments = []  # Written there, oldest first, as in a manifest.
+        self._written = {}  # File name -> its `disk.identity`.
         self._unsaved_id = 0  # Older episodes are in segments.
 
     def _write_new(self, directory, all_of_them):
@@ -473,7 +481,7 @@ class EpisodeReplay:
         if directory != self._directory:
             self._forget_saved()
             self._directory = directory
-        os.makedirs(directory, exist_ok=True)
+        disk.make_folder(directory)
         start = max(self._unsaved_id - self._first_id, 0)
         stop, size = start, 0
         while stop < self.num_episodes:
@@ -485,6 +493,7 @@ class EpisodeReplay:
                 self._unsaved_id = self._first_id + stop
                 start, size = stop, 0
         self._segments = [s for s in self._segments if s['last_id'] >= self._first_id]
+        self._written = {s['file']: self._written[s['file']] for s in self._segments}
 
     def _write_segment(self, directory, start, stop):
         """Writes the episodes start .. stop - 1 to a file, which is whole or not there.
@@ -521,8 +530,10 @@ class EpisodeReplay:
             # The name tells the content: what an older checkpoint refers to is never replaced by
             # other episodes of the same numbers.
             segment['file'] = f'{name}{segment["sha256"][:16]}.npz'
-            os.replace(aside, os.path.join(directory, segment['file']))
+            path = os.path.join(directory, segment['file'])
+            os.replace(aside, path)
             disk.sync(directory)
+            self._written[segment['file']] = disk.identity(path)
         except BaseException as error:
             if os.path.exists(aside):
                 os.remove(aside)

@@ -35,8 +35,8 @@ from ob2i_tf import (
     run_folder,
     updates,
 )
-from ob2i_tf.agent import Agent
-from ob2i_tf.checkpoint import Checkpoints
+from ob2i_tf.agent import Agent, check_schedule
+from ob2i_tf.checkpoint import Checkpoints, newest_first
 from ob2i_tf.environments.watched import Watched
 from ob2i_tf.errors import CheckpointError, ConfigError, UserError
 from ob2i_tf.learner import QLearner, check_finite
@@ -162,11 +162,8 @@ class Runner:
         self._stop_signal = None
         self._steps_per_second = math.nan  # Of this iteration, measured in this process.
 
-        with self._writing():
-            self._directory.mkdir(parents=True, exist_ok=True)
-            self._lock = disk.lock(self._directory)
-            run_folder.check_config(self._directory)
-
+        run_folder.check_config(self._directory)
+        check_schedule(config.bound(Agent)['epsilon'], num_iterations * training_steps)
         with contextlib.closing(environments.make(num_envs=1)) as env:
             observation_space = env.single_observation_space
             num_actions = int(env.single_action_space.n)
@@ -220,6 +217,9 @@ class Runner:
         self._means = metrics.Means()
         self._csv_seen = {}
         with self._writing():
+            disk.make_folder(self._directory)
+            self._lock = disk.Lock(self._directory)
+            run_folder.check_config(self._directory)
             self._checkpoints = Checkpoints(self._directory / 'checkpoints', checkpoints_kept)
         resumed = self._checkpoints.restore(self._read_checkpoint)
         begun = math.ceil(self._agent.agent_steps / training_steps)
@@ -235,6 +235,7 @@ class Runner:
             # Not before: one that some part refuses must not be the configuration of the folder.
             disk.replace_text(self._directory / 'config.gin', config.resolved_config())
             run_folder.write_environment(self._directory, data)
+            disk.sync(self._directory)  # Before the first checkpoint, which needs these files.
         logging.info(
             '%s in %s: %s', 'Resuming' if resumed else 'Starting', self._directory, self._position()
         )
@@ -269,8 +270,8 @@ class Runner:
         except (MemoryError, tf.errors.ResourceExhaustedError) as error:
             raise UserError(
                 f'out of memory with {self._replay.num_transitions:,} transitions in replay '
-                f'({_first_line(error)}); a smaller EpisodeReplay.capacity_transitions needs less; '
-                'the earlier checkpoints are whole'
+                f'({_first_line(error)}); a smaller EpisodeReplay.capacity_transitions needs less'
+                f'{self._earlier_checkpoints()}'
             ) from error
         finally:
             if self._profiling:
@@ -519,6 +520,7 @@ class Runner:
         """Saves everything that the run's future depends on; ends the program if it must stop."""
         check_finite(f'after learner step {self._learner.learner_steps}', **self._modules)
         with self._writing():
+            tables = {name: log.describe() for name, log in self._csv.items()}
             directory = self._directory / 'replay'
             manifest = self._replay.save(directory)
             state = {
@@ -526,7 +528,7 @@ class Runner:
                 'iteration': self._iteration,
                 'agent': self._agent.state(),
                 'means': self._means.state(),
-                'csv': {name: log.describe() for name, log in self._csv.items()},
+                'csv': tables,
                 'replay': manifest,
             }
             arrays = {
@@ -586,9 +588,14 @@ class Runner:
             yield
         except (OSError, tf.errors.OpError) as error:
             raise UserError(
-                f'cannot write to the run folder {self._directory}: {_first_line(error)}; '
-                'its earlier checkpoints are whole'
+                f'cannot write to the run folder {self._directory}: {_first_line(error)}'
+                f'{self._earlier_checkpoints()}'
             ) from error
+
+    def _earlier_checkpoints(self):
+        """What an error says of them."""
+        there = newest_first(self._directory / 'checkpoints')
+        return '; its earlier checkpoints are intact' if there else ''
 
     def _report_scores(self):
         """Logs the best and the last evaluation of the run."""

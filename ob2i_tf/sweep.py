@@ -235,7 +235,7 @@ def _await_lock(base_dir):
     """Waits for the process of an earlier attempt, whose worker died, to save and end."""
     for _ in range(_SAVING_SECONDS):
         try:
-            disk.lock(base_dir).close()
+            disk.Lock(base_dir).close()
             return
         except UserError:
             time.sleep(1)
