@@ -114,66 +114,99 @@ def kills(rng, count=50):
 SHORT = (*runs.BINDINGS, 'Runner.num_iterations = 2')  # Saves after 10, 20, 24, 30, 40, 48 steps.
 
 
-def _recorded(folder, *saves):
-    """Runs SHORT in `folder`, a process for each of `saves`, of `power.record`; the journals."""
+def _recorded(folder, *deaths):
+    """The journals of SHORT, run in `folder` by a process for each injection that ends it, or ()."""
     journals = []
-    for number, dies_in_save in enumerate(saves):
+    for number, death in enumerate(deaths):
         journals.append(folder / f'journal{number}')
-        record = functools.partial(power.record, folder / 'disk', journals[-1], dies_in_save)
+        before = [functools.partial(power.record, folder / 'disk', journals[-1]), *death]
         status, printed = runs.run(
-            folder / 'disk' / 'games' / 'run', SHORT, [record], output=folder / 'stderr'
+            folder / 'disk' / 'games' / 'run', SHORT, before, output=folder / 'stderr'
         )
-        assert status == (-9 if dies_in_save else 0), printed
+        assert status == (-9 if death else 0), printed
     return journals
+
+
+def _dies_in_save(number):
+    return [functools.partial(injections.kill_in_save, number)]
+
+
+def _scratch_disk():
+    folder = Path(tempfile.mkdtemp(prefix='faults-'))
+    (folder / 'disk').mkdir()
+    return folder
+
+
+def _after_cut(cut):
+    """What is wrong with the run that resumes after a power cut."""
+    with tempfile.TemporaryDirectory() as folder:
+        power.write(cut.left, folder)
+        return finish(
+            Path(folder) / 'games' / 'run', [cut.saved] if cut.saved else [], half_deleted=True,
+            output=Path(folder) / 'stderr',
+        )  # fmt: skip
 
 
 def power_cuts(rng, count=None):
     """Power cuts at every operation of a run, which dies in its third save and is then resumed."""
-    with tempfile.TemporaryDirectory() as folder:
-        folder = Path(folder)
-        (folder / 'disk').mkdir()
-        journals = _recorded(folder, 3, None)
-        cuts = power.cuts(journals, folder / 'disk', rng, losses=(1, 0.9, 0.5, 0.5, 0.1))
-    # Of those with a checkpoint and all lost that can be, each is tried whatever the count.
+    folder = _scratch_disk()
+    journals = _recorded(folder, _dies_in_save(3), ())
+    cuts = power.cuts(journals, folder / 'disk', rng, losses=(1, 0.9, 0.5, 0.5, 0.1))
+    shutil.rmtree(folder)
+    # Those after a save that lose all come first: a small count tries them too.
     rng.shuffle(cuts)
     cuts.sort(key=lambda cut: cut.operation != 'saved' or cut.loss != 1)
     for cut in cuts[:count]:
-        with tempfile.TemporaryDirectory() as folder:
-            power.write(cut.left, folder)
-            wrong = finish(
-                Path(folder) / 'games' / 'run', [cut.saved] if cut.saved else [],
-                half_deleted=True, output=Path(folder) / 'stderr',
-            )  # fmt: skip
         lost = 'all' if cut.loss == 1 else f'{cut.loss:.0%}'
         when = 'after a save' if cut.saved else 'before the first save'
-        yield Outcome(f'power cut {when}, {lost} lost of what is not synced', wrong, RESUMED)
+        fault = f'power cut {when}, {lost} lost of what is not synced'
+        yield Outcome(fault, _after_cut(cut), RESUMED)
 
 
-def kills_before_operations(rng, count=None):
+def power_cuts_after_kills(rng, count=None):
+    """SIGKILL before each operation up to the first save; resumed; all lost after the next save."""
+    folder = _scratch_disk()
+    operations = [entry[0] for entry in power.read(_recorded(folder, _dies_in_save(2))[0])]
+    shutil.rmtree(folder)
+    numbers = range(1, operations.index('saved') + 1)
+    for number in rng.sample(numbers, min(count or len(numbers), len(numbers))):
+        folder = _scratch_disk()
+        kill = functools.partial(injections.kill_before_operation, number, folder / 'disk')
+        journals = _recorded(folder, [kill], _dies_in_save(2))
+        cuts = power.cuts(journals, folder / 'disk', rng, losses=(1,))
+        shutil.rmtree(folder)
+        cut = next(cut for cut in cuts if cut.operation == 'saved')
+        fault = f'SIGKILL before {operations[number - 1]}, then a power cut after a save'
+        yield Outcome(fault, _after_cut(cut), RESUMED)
+
+
+STARTS = {'a run': (), 'a resume': _dies_in_save(4), 'a resume with replay': _dies_in_save(5)}
+
+
+def kills_before_operations(rng, count=None, starts=STARTS):
     """SIGKILL before every operation in turn: of a run, and of two that are resumed."""
-    cases, starts = [], {}
-    for name, dies_in_save in (('a run', None), ('a resume', 4), ('a resume with replay', 5)):
-        folder = Path(tempfile.mkdtemp(prefix='faults-'))
-        (folder / 'disk').mkdir()
-        if dies_in_save:
-            _recorded(folder, dies_in_save)
-        starts[name] = runs.scratch_copy(folder / 'disk')
-        operations = [entry[0] for entry in power.read(_recorded(folder, None)[0])]
+    cases, disks = [], {}
+    for name, death in starts.items():
+        folder = _scratch_disk()
+        if death:
+            _recorded(folder, death)
+        disks[name] = runs.scratch_copy(folder / 'disk')
+        operations = [entry[0] for entry in power.read(_recorded(folder, ())[0])]
         operations = [operation for operation in operations if operation != 'saved']
         cases += [(name, *numbered) for numbered in enumerate(operations, 1)]
         shutil.rmtree(folder)
     for name, number, operation in rng.sample(cases, min(count or len(cases), len(cases))):
-        disk = runs.scratch_copy(starts[name])
+        disk = runs.scratch_copy(disks[name])
         base_dir, output = disk / 'games' / 'run', disk.parent / 'stderr'
         had = runs.checkpoints(base_dir)
         kill = functools.partial(injections.kill_before_operation, number, disk)
         status, printed = runs.run(base_dir, SHORT, [kill], output=output)
         wrong = '' if status == -9 else f'status {status}: {runs.last_line(printed)}'
-        wrong = wrong or finish(base_dir, runs.checkpoints(base_dir) or had, output=output)
+        wrong = wrong or finish(base_dir, had, output=output)
         yield Outcome(f'SIGKILL before {operation}, {name}', wrong, RESUMED)
         shutil.rmtree(disk.parent)
-    for start in starts.values():
-        shutil.rmtree(start.parent)
+    for disk in disks.values():
+        shutil.rmtree(disk.parent)
 
 
 def _flip(path):
@@ -386,6 +419,7 @@ ALL = {
         kills,
         kills_before_operations,
         power_cuts,
+        power_cuts_after_kills,
         damages,
         full_disks,
         read_only_folders,

@@ -61,27 +61,35 @@ def before_operations(call, folder='/'):
     """Calls `call(operation, path or descriptor)` before each change that Python makes to files.
 
     Args:
-      call: it may not change files itself.
-      folder: only what is below counts, and paths relative to a descriptor, as rmtree has them.
+      call: It may not change files itself.
+      folder: Only it and what is below counts, and paths relative to a descriptor (of rmtree).
     """
-    fsync, folder = os.fsync, os.path.join(folder, '')
+    fsync, opened = os.fsync, None
+
+    def counts(path):
+        if isinstance(path, int):
+            path = os.readlink(f'/proc/self/fd/{path}')
+        path = os.fsdecode(path)
+        return not os.path.isabs(path) or os.path.join(path, '').startswith(f'{folder}'.rstrip('/'))
 
     def audit(event, arguments):
+        nonlocal opened
         path = arguments[0] if event == 'open' or event in _OPERATIONS else None
-        if path is None or event == 'open' and not arguments[2] & _WRITING:
+        if path is None or event == 'open' and not arguments[2] & _WRITING or not counts(path):
             return
-        path = path if isinstance(path, int) else os.fsdecode(path)
-        if isinstance(path, int) or not os.path.isabs(path) or path.startswith(folder):
-            truncates = event == 'open' and arguments[2] & os.O_TRUNC
-            call('open to truncate' if truncates else event.removeprefix('os.'), path)
+        again, opened = opened, event == 'open' and arguments[1] and path
+        if event == 'open' and not arguments[1] and again == path:
+            return  # By os.open, as the opener of the `open` before.
+        truncates = event == 'open' and arguments[2] & os.O_TRUNC
+        call('open to truncate' if truncates else event.removeprefix('os.'), path)
 
     def audited_fsync(descriptor):
-        if os.readlink(f'/proc/self/fd/{descriptor}').startswith(folder):
+        if counts(descriptor):
             call('fsync', descriptor)
         fsync(descriptor)
 
     sys.addaudithook(audit)
-    os.fsync = audited_fsync  # It is not audited.
+    os.fsync = audited_fsync  # Python audits all the others.
 
 
 def kill_before_operation(number, folder='/'):

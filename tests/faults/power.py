@@ -21,13 +21,12 @@ from typing import NamedTuple, Optional
 from tests.faults import injections
 
 
-def record(root, journal, dies_in_save=None):
+def record(root, journal):
     """Records the operations below `root` in the file `journal`; an injection.
 
     Args:
       root: a folder, and the only one that is certain to be there.
       journal: grows by [(operation, what it is about, `look` before it)].
-      dies_in_save: SIGKILL in the save of this number, after its files are written.
     """
     from ob2i_tf.checkpoint import Checkpoints
 
@@ -45,8 +44,6 @@ def record(root, journal, dies_in_save=None):
         note('saved', self.all()[0].name)
 
     Checkpoints.save = save_and_note
-    if dies_in_save:
-        injections.kill_in_save(dies_in_save)
     injections.before_operations(note, root)
 
 
