@@ -3,6 +3,7 @@
 Nothing here writes through a symbolic link: a link in a run folder may point anywhere.
 """
 
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -39,12 +40,17 @@ class FileChangedError(OSError):
 
 
 def make_folder(path):
-    """Creates a folder, and its parents, so that a power cut does not take them away."""
+    """Creates a folder, and its parents, so that a power cut does not take them away.
+
+    That holds too where an earlier process was killed between making one and syncing its name.
+    """
     path = Path(path)
-    created = [folder for folder in (path, *path.parents) if not folder.exists()]
-    path.mkdir(parents=True, exist_ok=True)
-    for folder in created:
-        sync(folder.parent)
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    there = missing[-1].parent if missing else path
+    for folder in (there, *reversed(missing)):
+        folder.mkdir(exist_ok=True)
+        with contextlib.suppress(PermissionError):  # Of a parent that is not the user's.
+            sync(folder.parent)
 
 
 def open_unlinked(path, mode, **keywords):
