@@ -29,22 +29,23 @@ class Skipped(Exception):
 
 
 @functools.cache
-def straight():
+def straight(bindings=runs.BINDINGS):
     """Folder of a run that nothing disturbed."""
     base_dir = Path(tempfile.mkdtemp(prefix='faults-')) / 'run'
-    status, printed = runs.run(base_dir)
+    status, printed = runs.run(base_dir, bindings)
     assert status == 0, printed
     return base_dir
 
 
-def finish(base_dir, had, half_deleted=False, **run):
+def finish(base_dir, had, bindings=runs.BINDINGS, output=None, half_deleted=False):
     """Runs to the end after a disturbance; what is wrong then.
 
     Args:
-      base_dir: the folder.
-      had: checkpoints, of which the newest, or a newer one, has to be there still.
-      half_deleted: whether older checkpoints may be damaged.
-      **run: of `runs.run`.
+      base_dir: The folder.
+      had: Checkpoints, of which the newest, or a newer one, has to be there still.
+      bindings: Of the run.
+      output: See `runs.Started`.
+      half_deleted: Whether older checkpoints may be damaged.
     """
     there, damaged = runs.checkpoints(base_dir), runs.damaged(base_dir)
     intact = [name for name in there if name not in damaged]
@@ -52,14 +53,14 @@ def finish(base_dir, had, half_deleted=False, **run):
         return f'checkpoint {had[-1]} is lost'
     if damaged and not half_deleted:
         return f'damaged checkpoints {damaged}'
-    status, printed = runs.run(base_dir, **run)
+    status, printed = runs.run(base_dir, bindings, output=output)
     if status:
         return f'does not resume: {_short(runs.last_line(printed), base_dir)}'
     if there and 'Resuming' not in printed:
         return 'started over silently'
     if had and f'{had[-1]}: ' in printed:  # Skipped, as the warning says.
         return f'checkpoint {had[-1]} cannot be read'
-    return '' if runs.rows(base_dir) == runs.rows(straight()) else 'other rows'
+    return '' if runs.rows(base_dir) == runs.rows(straight(bindings)) else 'other rows'
 
 
 def series(fault, folder, injection, rng, kills):
@@ -142,8 +143,8 @@ def _after_cut(cut):
     with tempfile.TemporaryDirectory() as folder:
         power.write(cut.left, folder)
         return finish(
-            Path(folder) / 'games' / 'run', [cut.saved] if cut.saved else [], half_deleted=True,
-            output=Path(folder) / 'stderr',
+            Path(folder) / 'games' / 'run', [cut.saved] if cut.saved else [], SHORT,
+            Path(folder) / 'stderr', half_deleted=True,
         )  # fmt: skip
 
 
@@ -151,7 +152,7 @@ def power_cuts(rng, count=None):
     """Power cuts at every operation of a run, which dies in its third save and is then resumed."""
     folder = _scratch_disk()
     journals = _recorded(folder, _dies_in_save(3), ())
-    cuts = power.cuts(journals, folder / 'disk', rng, losses=(1, 0.9, 0.5, 0.5, 0.1))
+    cuts = power.cuts(journals, folder / 'disk', rng, losses=(1, 0.5, 0.5, 0.1))
     shutil.rmtree(folder)
     # Those after a save that lose all come first: a small count tries them too.
     rng.shuffle(cuts)
@@ -164,20 +165,24 @@ def power_cuts(rng, count=None):
 
 
 def power_cuts_after_kills(rng, count=None):
-    """SIGKILL before each operation up to the first save; resumed; all lost after the next save."""
+    """SIGKILL before operations up to the first save; a resume; all lost after its first save."""
     folder = _scratch_disk()
     operations = [entry[0] for entry in power.read(_recorded(folder, _dies_in_save(2))[0])]
     shutil.rmtree(folder)
-    numbers = range(1, operations.index('saved') + 1)
-    for number in rng.sample(numbers, min(count or len(numbers), len(numbers))):
+    operations = operations[: operations.index('saved')]
+    sync = 'fsync of a folder'
+    series = [{'number': i, 'only': sync} for i in range(1, operations.count(sync))]
+    tries = [(f'each {sync} in turn', series)]
+    tries += [(name, [{'number': i}]) for i, name in enumerate(operations, 1)]
+    for name, kills_before in tries[:count]:
         folder = _scratch_disk()
-        kill = functools.partial(injections.kill_before_operation, number, folder / 'disk')
-        journals = _recorded(folder, [kill], _dies_in_save(2))
+        kill = functools.partial(injections.kill_before_operation, folder=folder / 'disk')
+        deaths = [[functools.partial(kill, **which)] for which in kills_before]
+        journals = _recorded(folder, *deaths, ())
         cuts = power.cuts(journals, folder / 'disk', rng, losses=(1,))
         shutil.rmtree(folder)
         cut = next(cut for cut in cuts if cut.operation == 'saved')
-        fault = f'SIGKILL before {operations[number - 1]}, then a power cut after a save'
-        yield Outcome(fault, _after_cut(cut), RESUMED)
+        yield Outcome(f'SIGKILL before {name}, a save, a power cut', _after_cut(cut), RESUMED)
 
 
 STARTS = {'a run': (), 'a resume': _dies_in_save(4), 'a resume with replay': _dies_in_save(5)}
@@ -202,7 +207,8 @@ def kills_before_operations(rng, count=None, starts=STARTS):
         kill = functools.partial(injections.kill_before_operation, number, disk)
         status, printed = runs.run(base_dir, SHORT, [kill], output=output)
         wrong = '' if status == -9 else f'status {status}: {runs.last_line(printed)}'
-        wrong = wrong or finish(base_dir, had, output=output)
+        had = max(had, runs.checkpoints(base_dir), key=lambda names: names[-1:])
+        wrong = wrong or finish(base_dir, had, SHORT, output)
         yield Outcome(f'SIGKILL before {operation}, {name}', wrong, RESUMED)
         shutil.rmtree(disk.parent)
     for disk in disks.values():

@@ -5,6 +5,7 @@ import os
 import random
 import resource
 import signal
+import stat
 import sys
 import threading
 import time
@@ -85,20 +86,21 @@ def before_operations(call, folder='/'):
 
     def audited_fsync(descriptor):
         if counts(descriptor):
-            call('fsync', descriptor)
-        fsync(descriptor)
+            folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+            call('fsync of a folder' if folder else 'fsync', descriptor)
+        return fsync(descriptor)
 
     sys.addaudithook(audit)
     os.fsync = audited_fsync  # Python audits all the others.
 
 
-def kill_before_operation(number, folder='/'):
-    """SIGKILL just before the `number`-th operation of `before_operations`."""
+def kill_before_operation(number, folder='/', only=None):
+    """SIGKILL before the `number`-th operation of `before_operations`, or of those named `only`."""
     left = number
 
-    def count(*_):
+    def count(operation, _):
         nonlocal left
-        left -= 1
+        left -= only in (None, operation)
         if not left:
             _kill()
 

@@ -20,6 +20,8 @@ from typing import NamedTuple, Optional
 
 from tests.faults import injections
 
+_SYNCS = 'fsync', 'fsync of a folder'
+
 
 def record(root, journal):
     """Records the operations below `root` in the file `journal`; an injection.
@@ -34,7 +36,7 @@ def record(root, journal):
     pickler = pickle.Pickler(file)  # One for all: content that it knows is written once.
 
     def note(operation, about):
-        if operation in ('fsync', 'open to truncate'):
+        if operation in (*_SYNCS, 'open to truncate'):
             about = os.stat(about).st_ino if os.path.exists(about) else None
         pickler.dump((operation, about, look(root, known)))
         file.flush()
@@ -145,7 +147,7 @@ class Disk:
             self._nodes[inode].see(content)
 
     def do(self, operation, about):
-        if operation == 'fsync':
+        if operation in _SYNCS:
             self._nodes[about].sync()
         if operation == 'open to truncate' and about:
             self._nodes[about].see(b'')
