@@ -154,9 +154,9 @@ def power_cuts(rng, count=None):
     journals = _recorded(folder, _dies_in_save(3), ())
     cuts = power.cuts(journals, folder / 'disk', rng, losses=(1, 0.5, 0.5, 0.1))
     shutil.rmtree(folder)
-    # Those after a save that lose all come first: a small count tries them too.
+    # All lost after the first saves comes first: a small count tries no more.
     rng.shuffle(cuts)
-    cuts.sort(key=lambda cut: cut.operation != 'saved' or cut.loss != 1)
+    cuts.sort(key=lambda cut: cut.saved if cut.operation == 'saved' and cut.loss == 1 else '~')
     for cut in cuts[:count]:
         lost = 'all' if cut.loss == 1 else f'{cut.loss:.0%}'
         when = 'after a save' if cut.saved else 'before the first save'
