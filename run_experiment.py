@@ -1,8 +1,10 @@
 """Trains by a gin configuration: python run_experiment.py --gin_files=ob2i_atari.gin"""
 
+import signal
 import sys
 
-from ob2i_tf.main import main
-
 if __name__ == '__main__':
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Until `main` takes over: no traceback.
+    from ob2i_tf.main import main
+
     sys.exit(main())

@@ -118,9 +118,10 @@ class Agent:
     @property
     def epsilon(self):
         """Of the next action."""
-        if self._warmup == 'random' and self.agent_steps < self._learning_starts:
-            return 1.0
-        return self._scheduled_epsilon()
+        return 1.0 if self._random_at(self.agent_steps) else self._scheduled_epsilon()
+
+    def _random_at(self, agent_steps):
+        return self._warmup == 'random' and agent_steps < self._learning_starts
 
     def _scheduled_epsilon(self):
         return _scheduled(self._epsilon, self.agent_steps)
@@ -157,12 +158,12 @@ class Agent:
             actions, observations, rewards, terminated, truncated, info['final_obs']
         ):
             self.replay.add_episode(episode)
-        over = info['game_over']
+        over, taken = info['game_over'], self.agent_steps - self._num_envs
         self.posterior.observe(
             types.Step(
                 self._acted_on, actions, self._heads, rewards,
                 np.where(self._is_terminal(terminated, truncated), 0, self._discount),
-                info['final_obs'], terminated | truncated, over, self.agent_steps - self._num_envs,
+                info['final_obs'], terminated | truncated, over, taken, self._random_at(taken),
             )
         )  # fmt: skip
         if self._head_per_episode:

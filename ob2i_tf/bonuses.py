@@ -185,11 +185,13 @@ class RndBonus(Bonus):
             raise ValueError(
                 f'RndBonus.reward_state must be one of {RND_STATES}, got {reward_state!r}'
             )
-        if batch_size < 1 or features < 1 or not 0 <= update_proportion <= 1:
+        if batch_size < 1 or features < 1:
             raise ValueError(
-                'RndBonus needs batch_size >= 1, features >= 1 and update_proportion in 0..1, got '
-                f'{batch_size}, {features} and {update_proportion}'
+                f'RndBonus needs batch_size >= 1 and features >= 1, got {batch_size} and {features}'
             )
+        for name, value in (('update_proportion', update_proportion), ('discount', discount)):
+            if not 0 <= value <= 1:  # Sums with a discount above 1 overflow late in a run.
+                raise ValueError(f'RndBonus.{name} must be in 0..1, got {value}')
         self.needs_order = scale_by == 'returns'
         self._conv_layers = conv_layers
         self._features = features

@@ -50,7 +50,7 @@ class Checkpoints:
         try:
             aside.mkdir()
             write(aside)
-            files = sorted(path for path in aside.rglob('*') if path.is_file())
+            files = _files(aside)
             manifest = {str(path.relative_to(aside)): disk.describe(path) for path in files}
             (aside / _MANIFEST).write_text(json.dumps(manifest, indent=1))
             for path in files + [aside / _MANIFEST, aside]:
@@ -83,53 +83,80 @@ class Checkpoints:
         return newest_first(self._directory)
 
     def restore(self, read):
-        """Calls `read` with the newest whole checkpoint.
-
-        Args:
-          read: called with a folder; may raise CheckpointError, and is then called with the next
-            older checkpoint.
+        """Calls `read` with the newest intact checkpoint, see `read_newest`.
 
         Returns:
           Whether there was a checkpoint to restore.
-
-        Raises:
-          CheckpointError: if there are checkpoints, but none is whole.
         """
-        paths = self.all()
-        for i, path in enumerate(paths):
-            fault = damage(path)
-            if not fault:
-                try:
-                    read(path)
-                    for damaged in paths[:i]:  # Out of the way of prune, and of the next resume.
-                        os.replace(damaged, self._free('damaged-' + damaged.name))
-                    return True
-                except CheckpointError as error:
-                    fault = str(error)
-            logging.warning('Skipping the damaged checkpoint %s: %s', path, fault)
-        if paths:
-            raise CheckpointError(
-                f'none of the {len(paths)} checkpoints in {self._directory} is whole; move the '
-                'run folder away to start over'
-            )
-        return False
+        for damaged in read_newest(self._directory, read):
+            # Out of the way of prune, and of the next resume.
+            os.replace(damaged, self._free('damaged-' + damaged.name))
+        return bool(self.all())
+
+
+def read_newest(directory, read):
+    """Calls `read` with the newest checkpoint that is intact and that it can read.
+
+    Args:
+      directory: Folder of the checkpoints.
+      read: Called with the folder of one checkpoint. If it raises, whatever the reason, it is
+        called with the next older one: a verified file can still fail to be read, or to make sense.
+
+    Returns:
+      The newer checkpoints that were skipped as damaged.
+
+    Raises:
+      CheckpointError: if there are checkpoints, but all are damaged.
+    """
+    paths = newest_first(directory)
+    faults = []
+    for path in paths:
+        fault = damage(path)
+        if not fault:
+            try:
+                read(path)
+                return paths[: len(faults)]
+            except Exception as error:
+                fault = _described(error)
+        faults.append(fault)
+        logging.warning('Skipping the damaged checkpoint %s: %s', path, fault)
+    if paths:
+        raise CheckpointError(
+            f'all {len(paths)} checkpoints in {directory} are damaged (the newest: {faults[0]}); '
+            'move the run folder away to start over'
+        )
+    return []
 
 
 def newest_first(directory):
-    """Folders of all checkpoints in a folder, whole or not; none if the folder is not there."""
+    """Folders of all checkpoints in a folder, intact or not; none if the folder is missing."""
     there = directory.iterdir() if directory.is_dir() else ()
     paths = (p for p in there if re.fullmatch(r'\d+(-\d+)?', p.name))
     return sorted(paths, key=lambda p: [*map(int, p.name.split('-'))], reverse=True)
 
 
 def damage(path):
-    """What is wrong with the checkpoint in folder `path`, in a few words; '' if it is whole."""
-    manifest = Path(path) / _MANIFEST
+    """What is wrong with the checkpoint in folder `path`, in a few words; '' if it is intact."""
+    path = Path(path)
+    manifest = path / _MANIFEST
     try:
+        if not manifest.is_file():
+            return f'{_MANIFEST} is missing'
         files = json.loads(manifest.read_text())
+        there = {str(file.relative_to(path)) for file in _files(path)} - {_MANIFEST}
+        for name in sorted(there ^ files.keys()):
+            return f'{name} is ' + ('missing' if name in files else 'not part of what was saved')
         for name, description in files.items():
-            if disk.describe(manifest.parent / name) != description:
+            if disk.describe(path / name) != description:
                 return f'{name} is not what was saved'
-    except (OSError, ValueError, AttributeError) as error:
-        return f'{type(error).__name__}: {error}'
+    except Exception as error:  # A damaged manifest may hold anything.
+        return _described(error)
     return ''
+
+
+def _files(folder):
+    return sorted(path for path in folder.rglob('*') if path.is_file())
+
+
+def _described(error):
+    return f'{type(error).__name__}: {error}'.partition('\n')[0]

@@ -7,7 +7,10 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import zipfile
 from pathlib import Path
+
+import psutil
 
 from ob2i_tf.errors import UserError
 
@@ -21,6 +24,14 @@ def describe(path, size=float('inf')):
         while chunk := file.read(min(CHUNK_BYTES, size - file.tell())):
             digest.update(chunk)
         return {'bytes': file.tell(), 'sha256': digest.hexdigest()}
+
+
+def check_unpacked(path):
+    """Raises a MemoryError if the content of a zip file exceeds the machine's free memory."""
+    with zipfile.ZipFile(path) as archive:
+        size = sum(member.file_size for member in archive.infolist())
+    if size > psutil.virtual_memory().available:
+        raise MemoryError(f'{path} holds {size:,} bytes')
 
 
 def sync(path):

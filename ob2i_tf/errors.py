@@ -1,4 +1,9 @@
-"""Errors that the user can mend: the program ends with one line that says how, not a traceback."""
+"""Errors that the user can fix: the program ends with one line that says how, not a traceback."""
+
+import contextlib
+import os
+import signal
+import threading
 
 
 class UserError(Exception):
@@ -15,6 +20,27 @@ class NotFiniteError(UserError):
 
 class CheckpointError(UserError):
     """A run folder that cannot be resumed from."""
+
+
+@contextlib.contextmanager
+def one_line_on_interrupt():
+    """Decorates a command: Ctrl-C ends it at once, with one line and exit status 130.
+
+    A command that has something to save sets its own handler once it has.
+    """
+
+    def end(number, frame):
+        os.write(2, b'\nerror: interrupted\n')
+        os._exit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGINT, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 def missing_package(error: ModuleNotFoundError, extra):

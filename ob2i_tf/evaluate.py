@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from ob2i_tf import sweep
-from ob2i_tf.errors import UserError
+from ob2i_tf.errors import UserError, one_line_on_interrupt
 
 COLUMNS = ('run', 'agent_steps', 'preferences', 'game', 'score', 'length')
 PREFERENCES = ('vote', 'head', 'mean')
@@ -84,6 +84,7 @@ def _probability(text):
     return float(text)
 
 
+@one_line_on_interrupt()
 def main(argv=None):
     """Runs the command line; returns the exit status."""
     parser = argparse.ArgumentParser(

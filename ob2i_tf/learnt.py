@@ -4,12 +4,10 @@ import contextlib
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import tensorflow as tf
-from absl import logging
 
 from ob2i_tf import acting, config, devices, environments, networks, posteriors, run_folder
-from ob2i_tf.checkpoint import damage, newest_first
+from ob2i_tf.checkpoint import read_newest
 from ob2i_tf.errors import CheckpointError
 from ob2i_tf.runner import Runner
 
@@ -54,19 +52,21 @@ def load_learnt(directory) -> Learnt:
             for _ in range(2)
         ]
         posterior = bound['posterior'](*built, None, bound['num_envs'], 0)
-    for path in newest_first(directory / 'checkpoints'):
-        fault = damage(path)
-        if fault:
-            logging.warning('Skipping the damaged checkpoint %s: %s', path, fault)
-            continue
-        state = run_folder.read_state(path)
-        status = tf.train.Checkpoint(posterior=posterior).read(str(path / 'variables'))
+    agent_steps = []
+
+    def read(checkpoint):
+        state = run_folder.read_state(checkpoint)
+        arrays = run_folder.read_arrays(checkpoint)
+        status = tf.train.Checkpoint(posterior=posterior).read(str(checkpoint / 'variables'))
         status.assert_existing_objects_matched().expect_partial()
-        with np.load(path / 'arrays.npz', allow_pickle=False) as arrays:
-            posterior.set_state(run_folder.arrays_of('posterior', arrays))
-        policy = acting.Policy(
-            posterior, bound['evaluation_preferences'], bound['evaluation_tie_break'],
-            bound['evaluation_belief'],
-        )  # fmt: skip
-        return Learnt(posterior, policy, bound['evaluation_epsilon'], state['agent']['agent_steps'])
-    raise CheckpointError(f'no whole checkpoint in {directory / "checkpoints"}')
+        posterior.set_state(run_folder.arrays_of('posterior', arrays))
+        agent_steps.append(state['agent']['agent_steps'])
+
+    read_newest(directory / 'checkpoints', read)
+    if not agent_steps:
+        raise CheckpointError(f'no checkpoint in {directory / "checkpoints"}')
+    policy = acting.Policy(
+        posterior, bound['evaluation_preferences'], bound['evaluation_tie_break'],
+        bound['evaluation_belief'],
+    )  # fmt: skip
+    return Learnt(posterior, policy, bound['evaluation_epsilon'], agent_steps[-1])

@@ -6,8 +6,8 @@ r"""Trains an agent by a gin configuration.
 
 Gin files are found as given, or in the project's folder gin/. Run again, it goes on from the newest
 checkpoint in the run's folder. Exit status: 0 the run is complete, 1 it could not go on, 2 its
-configuration or the command line is wrong, 128 + signal (143, 130) SIGTERM or Ctrl-C stopped it and
-all is saved.
+configuration or the command line is wrong, 128 + signal (143, 130, 129) SIGTERM, Ctrl-C or a closed
+terminal stopped it and all is saved.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ import tqdm
 from absl import flags, logging
 
 from ob2i_tf import allocator, config
-from ob2i_tf.errors import ConfigError, UserError
+from ob2i_tf.errors import ConfigError, UserError, one_line_on_interrupt
 
 
 def _flag_values():
@@ -143,6 +143,7 @@ def _run(argv):
     run.run()
 
 
+@one_line_on_interrupt()
 def main(argv=None):
     """Runs the command line; returns the exit status."""
     if not isinstance(sys.stderr, _LossyStream):

@@ -116,7 +116,8 @@ class AdaptivePosterior(EnsemblePosterior):
 
     Learner i plays every K-th game. Every `selection_period` agent steps the learner with the
     largest sum of rewards since the last time is copied onto the others, online and target network
-    (not the optimizer's moments), and all sums start at 0.
+    (not the optimizer's moments), and all sums start at 0. Rewards of random actions before
+    learning starts count for no learner.
 
     Args:
       selection_period: agent steps.
@@ -153,7 +154,7 @@ class AdaptivePosterior(EnsemblePosterior):
 
     def observe(self, step):
         for done, (head, reward) in enumerate(zip(step.heads, step.rewards), start=1):
-            self._scores[head] += reward
+            self._scores[head] += 0 if step.warmup else reward
             if (step.agent_steps + done) % self._selection_period == 0:
                 for network in (self.network, self.target_network):
                     network.copy_from(self.best)

@@ -13,10 +13,10 @@ import json
 import math
 import mmap
 import os
+import stat
 import uuid
 import warnings
 import zipfile
-import zlib
 from pathlib import Path, PurePosixPath
 from typing import Optional
 
@@ -415,7 +415,7 @@ class EpisodeReplay:
                 f'more than EpisodeReplay.capacity_transitions = {self.capacity_transitions:,}'
             )
         for segment in manifest['segments']:
-            _verify(os.path.join(directory, segment['file']), segment)
+            _verify(directory, segment)
 
         self._clear()
         self._first_id = manifest['first_id']
@@ -424,14 +424,7 @@ class EpisodeReplay:
             path = os.path.join(directory, segment['file'])
             try:
                 self._load_segment(path, segment)
-            except (
-                EOFError,
-                KeyError,
-                OSError,
-                ValueError,
-                zipfile.BadZipFile,
-                zlib.error,
-            ) as error:
+            except Exception as error:  # A damaged file may hold anything.
                 self._clear()
                 raise ReplayDamagedError(f'{path} cannot be read: {error!r}') from error
         if (self.num_episodes, self.num_transitions) != (
@@ -545,6 +538,7 @@ class EpisodeReplay:
 
     def _load_segment(self, path, segment):
         """Appends the episodes of a file that have not left; one at a time is in memory twice."""
+        disk.check_unpacked(path)
         with zipfile.ZipFile(path) as archive:
             with archive.open('lengths.npy') as member:
                 lengths = np.lib.format.read_array(member, allow_pickle=False)
@@ -634,8 +628,11 @@ def _digest(content):
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def _verify(path, segment):
+def _verify(directory, segment):
+    path = os.path.join(directory, segment['file'])
     try:
+        if os.path.dirname(segment['file']) or not stat.S_ISREG(os.lstat(path).st_mode):
+            raise ReplayDamagedError(f'{path} is not a file of {directory}')
         size = os.path.getsize(path)
         if size != segment['bytes']:
             raise ReplayDamagedError(f'{path} has {size} bytes, not {segment["bytes"]}')

@@ -10,6 +10,7 @@ import time
 from importlib import metadata
 from pathlib import Path
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
@@ -111,6 +112,14 @@ def read_state(checkpoint):
     if state['format'] != CHECKPOINT_FORMAT:
         raise CheckpointError(f'{checkpoint} has format {state["format"]}, not {CHECKPOINT_FORMAT}')
     return state
+
+
+def read_arrays(checkpoint):
+    """{name: array} of arrays.npz in the folder of a checkpoint."""
+    path = checkpoint / 'arrays.npz'
+    disk.check_unpacked(path)
+    with np.load(path, allow_pickle=False) as file:
+        return dict(file)
 
 
 def arrays_of(part, arrays):

@@ -45,6 +45,7 @@ from ob2i_tf.learner import QLearner, check_finite
 STREAMS = ('network', 'target_network', 'replay', 'acting', 'environment', 'evaluation',
            'evaluation_environment', 'prior', 'posterior', 'learner', 'update')  # fmt: skip
 XLA_PARTS = ('acting', 'targets', 'gradient_step')
+_MOST_ENVS = 256  # ALE takes 0.1 s to make one, all in one call that no signal interrupts.
 _PARTS_WITH_ARRAYS = ('update', 'posterior')
 
 config.uses('Runner', 'make_environment', 'EpisodeReplay', 'QLearner', 'Agent')
@@ -77,9 +78,9 @@ class Runner:
       num_iterations: iterations in all; may be raised later to go on with a finished run.
       training_steps: agent steps an iteration (paper, table 4, "evaluation frequency").
       evaluation_steps: agent steps of an evaluation (paper, table 4, "evaluation length"); 0: none.
-      num_envs: environments that train in step; 1 is the paper's protocol. Each plays
+      num_envs: environments that train in step, at most 256; 1 is the paper's protocol. Each plays
         training_steps / num_envs agent steps an iteration, which cuts longer games off.
-      evaluation_envs: environments that evaluate in step; they share `evaluation_steps`, and no
+      evaluation_envs: environments that evaluate in step, at most 256; they share `evaluation_steps`, and no
         game longer than their share counts.
       evaluation_epsilon: of the evaluation (paper, table 4).
       evaluation_preferences: how the evaluated agent acts, see acting.py.
@@ -121,11 +122,10 @@ class Runner:
         profile: Optional[Tuple[int, int]] = None,
     ):
         _check_counts(
-            seed=seed, num_iterations=num_iterations, evaluation_steps=evaluation_steps,
-            checkpoint_steps=checkpoint_steps, least=0)  # fmt: skip
-        _check_counts(
-            training_steps=training_steps, num_envs=num_envs, evaluation_envs=evaluation_envs,
-            checkpoints_kept=checkpoints_kept, least=1)  # fmt: skip
+            0, seed=seed, num_iterations=num_iterations, evaluation_steps=evaluation_steps,
+            checkpoint_steps=checkpoint_steps)  # fmt: skip
+        _check_counts(1, training_steps=training_steps, checkpoints_kept=checkpoints_kept)
+        _check_counts(1, _MOST_ENVS, num_envs=num_envs, evaluation_envs=evaluation_envs)
         if training_steps % num_envs:
             raise ConfigError(
                 f'Runner.training_steps = {training_steps} is not a multiple of '
@@ -243,15 +243,16 @@ class Runner:
     def run(self):
         """Trains and evaluates until `num_iterations` are done.
 
-        SIGTERM and SIGINT save first, then end the program with status 128 + signal; a second
-        SIGINT ends it at once.
+        SIGTERM, SIGINT and SIGHUP (unless ignored, as under nohup) save first, then end the program
+        with status 128 + signal; a second SIGINT ends it at once.
 
         Raises:
           NotFiniteError: if the loss becomes NaN or infinite; the last checkpoint stays.
         """
         previous = {
             number: signal.signal(number, self._request_stop)
-            for number in (signal.SIGTERM, signal.SIGINT)
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN  # nohup
         }
         try:
             with tqdm.tqdm(
@@ -335,8 +336,7 @@ class Runner:
             self._steps_per_second = (last_step - start_steps) / (time.monotonic() - start)
         agent.end()
         self._actions = []
-        if self._stop_signal:
-            self._save()
+        self._save_if_asked()
 
     def _environments(self, name, count):
         seed = _integer(stream(self._seed, name, self._iteration))
@@ -387,7 +387,9 @@ class Runner:
         rng = np.random.default_rng(stream(self._seed, 'evaluation', self._iteration))
         with self._environments('evaluation_environment', count) as env:
             games = _Games(count)
+            self._save_if_asked()
             observations, _ = env.reset()
+            self._save_if_asked()
             heads = self._posterior.evaluation_heads(count, rng)
             for _ in range(math.ceil(self._evaluation_steps / count)):
                 actions = policy.actions(observations, heads, self._evaluation_epsilon, rng)
@@ -395,8 +397,7 @@ class Runner:
                 finished += games.add(rewards, info)
                 over = info['game_over']
                 heads[over] = self._posterior.evaluation_heads(int(over.sum()), rng)
-                if self._stop_signal:
-                    self._save()
+                self._save_if_asked()
         if not finished:
             logging.warning(
                 'No game ended within the %s agent steps of the evaluation: no score.',
@@ -548,6 +549,10 @@ class Runner:
             self._replay.prune(directory, list(_replays_of(kept)))
         self._end_if_asked()
 
+    def _save_if_asked(self):
+        if self._stop_signal:
+            self._save()
+
     def _end_if_asked(self):
         if self._stop_signal:
             name = signal.Signals(self._stop_signal).name
@@ -557,12 +562,8 @@ class Runner:
 
     def _read_checkpoint(self, folder):
         state = run_folder.read_state(folder)
-        with np.load(folder / 'arrays.npz', allow_pickle=False) as file:
-            arrays = dict(file)
-        try:
-            self._replay.load(self._directory / 'replay', state['replay'])
-        except replay.ReplayDamagedError as error:
-            raise CheckpointError(str(error)) from error
+        arrays = run_folder.read_arrays(folder)
+        self._replay.load(self._directory / 'replay', state['replay'])
         status = self._variables.read(str(folder / 'variables'))
         status.assert_consumed()
         status.assert_existing_objects_matched()
@@ -628,10 +629,12 @@ class _Games:
         return finished
 
 
-def _check_counts(least, **counts):
+def _check_counts(least, most=math.inf, /, **counts):
     for name, count in counts.items():
         if count < least:
             raise ConfigError(f'Runner.{name} = {count} must be at least {least}')
+        if count > most:
+            raise ConfigError(f'Runner.{name} = {count} must be at most {most}')
 
 
 def _integer(sequence):
@@ -657,5 +660,5 @@ def _replays_of(checkpoints):
     for folder in checkpoints:
         try:
             yield run_folder.read_state(folder)['replay']
-        except (OSError, ValueError, KeyError, CheckpointError) as error:
+        except Exception as error:  # A damaged file may hold anything.
             logging.warning('The checkpoint %s is damaged: %s', folder, error)

@@ -39,7 +39,7 @@ from pathlib import Path
 from ob2i_tf import config, disk
 from ob2i_tf import main as program
 from ob2i_tf.environments import games
-from ob2i_tf.errors import ConfigError, UserError, missing_package
+from ob2i_tf.errors import ConfigError, UserError, missing_package, one_line_on_interrupt
 
 _LAST_LINES = 5  # Of a log, reported of a trial that failed.
 _SAVING_SECONDS = 600  # At most, for a process that was told to save and end.
@@ -483,6 +483,7 @@ def _arguments(argv):
     return parser.parse_args(argv)
 
 
+@one_line_on_interrupt()
 def main(argv=None):
     """Runs the command line; returns the exit status."""
     arguments = _arguments(argv)

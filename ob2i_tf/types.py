@@ -101,6 +101,7 @@ class Step(NamedTuple):
       episode_over: [B] bool, a stored episode ends here.
       game_over: [B] bool, the environment was reset.
       agent_steps: taken before this step.
+      warmup: whether the actions were the random ones before learning starts.
     """
 
     observations: np.ndarray
@@ -112,3 +113,4 @@ class Step(NamedTuple):
     episode_over: np.ndarray
     game_over: np.ndarray
     agent_steps: int
+    warmup: bool = False

@@ -130,9 +130,9 @@ class EpisodicUpdate(Update):
       beta: diffusion factor, or one for each head.
       greedy: how a' is read, see `targets.backward_induction`.
       mask_next_bonus: whether B~ has its factor 1{a' != a_{t+1}}.
-      tail: the last batch of an episode is short: 'pad' leaves it so, but for rows of weight 0 up
-        to a multiple of 8; 'other_episode' fills it with the last rows of one drawn anew, with
-        their own targets (the released code).
+      tail: the last batch of an episode is short. 'pad' adds rows of weight 0 up to a multiple of
+        8; 'other_episode' fills it with the last rows of a second episode, drawn together with the
+        first and with their own targets (the released code).
       consumption: how batches are made of episodes, besides 'in_parts': 'whole', one step on a
         whole episode, as Algorithm 2 writes it; 'pooled', `batch_size` transitions of as many
         episodes as it takes, each whole but for the last one, which gives its end.
@@ -227,20 +227,19 @@ class EpisodicUpdate(Update):
         start = max(0, end - self.batch_size) if self.consumption == 'in_parts' else 0
         rows = self._rows(self._pending, start, end)
         self._pending = self._pending._replace(end=start) if start else None
-        missing = self.batch_size - (end - start)
-        from_other = self.tail == 'other_episode' and self.consumption == 'in_parts'
-        if missing > 0 and from_other and self.replay.can_sample:
-            other, _ = self._with_targets([_last_part(self.replay.sample_episode(), missing)])
-            rows = _concatenate(rows, self._rows(other, 0, other.end))
         return _pad(rows), report
 
     def _draw(self):
         """What the next batches are made of, and its report."""
-        if self.consumption != 'pooled':
-            return self._with_targets([self.replay.sample_episode()])
-        episodes = self.replay.sample_episodes(self.batch_size)
-        before_last = sum(len(episode.actions) for episode in episodes[:-1])
-        episodes[-1] = _last_part(episodes[-1], self.batch_size - before_last)
+        if self.consumption == 'pooled':
+            episodes = self.replay.sample_episodes(self.batch_size)
+            before_last = sum(len(episode.actions) for episode in episodes[:-1])
+            episodes[-1] = _last_part(episodes[-1], self.batch_size - before_last)
+            return self._with_targets(episodes)
+        episodes = [self.replay.sample_episode()]
+        missing = -len(episodes[0].actions) % self.batch_size
+        if missing and self.tail == 'other_episode' and self.consumption == 'in_parts':
+            episodes.insert(0, _last_part(self.replay.sample_episode(), missing))
         return self._with_targets(episodes)
 
     def _with_targets(self, episodes):
@@ -508,10 +507,6 @@ def _last_part(episode, at_most):
         frames[context:], *(x[start:] for x in episode[1:4]), context=frames[:context],
         first_id=episode.first_id + start,
     )  # fmt: skip
-
-
-def _concatenate(*batches):
-    return types.Batch(*map(np.concatenate, zip(*batches)))
 
 
 def _pad(batch):

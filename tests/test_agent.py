@@ -7,8 +7,17 @@ import pytest
 import tensorflow as tf
 
 import gin
-from ob2i_tf import acting, bonuses, networks, optimizers, posteriors, updates
-from ob2i_tf.agent import Agent
+from ob2i_tf import (
+    acting,
+    bonuses,
+    environments,
+    networks,
+    optimizers,
+    posteriors,
+    schedules,
+    updates,
+)
+from ob2i_tf.agent import Agent, check_schedule
 from ob2i_tf.errors import ConfigError
 from ob2i_tf.learner import QLearner
 from ob2i_tf.replay import EpisodeReplay
@@ -116,6 +125,31 @@ def test_epsilon_changes_at_its_very_step():
     np.testing.assert_allclose(epsilons, [1 - s / 200 for s in range(100)])
 
 
+def test_a_schedule_is_evaluated_over_the_whole_run():
+    check_schedule(schedules.linear, 5_000_000)
+    check_schedule(lambda steps: 0.5 if steps <= 10_000 else 2.0, 10_000)
+    with pytest.raises(ConfigError, match='a number in 0..1, got 2.0 at 9999'):
+        check_schedule(lambda steps: 2.0 if steps == 9_999 else 0.5, 10_000)
+    with pytest.raises(ConfigError, match='a number in 0..1, got -0.1 at 5000000'):
+        check_schedule(lambda steps: 0.5 if steps < 4_999_999 else -0.1, 5_000_000)
+    pieces = [1.0, 0.5]
+    with pytest.raises(
+        ConfigError, match='Agent.epsilon fails at 200 agent steps: IndexError: list index out'
+    ):
+        check_schedule(lambda steps: pieces[steps // 100], 300)
+
+
+@pytest.mark.parametrize('warmup, random_steps', [('random', 40), ('epsilon_greedy', 0)])
+def test_a_step_says_whether_its_actions_were_of_the_warmup(monkeypatch, warmup, random_steps):
+    steps = []
+    monkeypatch.setattr(
+        posteriors.EnsemblePosterior, 'observe', lambda self, step: steps.append(step)
+    )
+    play(60, 2, warmup=warmup)
+    assert [step.agent_steps for step in steps] == list(range(0, 60, 2))
+    assert [step.warmup for step in steps] == [s < random_steps for s in range(0, 60, 2)]
+
+
 def test_an_epsilon_that_is_no_probability_is_refused():
     for wrong in (lambda _: 'x', optimizers.adam, lambda _: 1.1, lambda _: float('nan')):
         with pytest.raises(ConfigError, match='Agent.epsilon must map .* at 0'):
@@ -153,6 +187,38 @@ def test_stacks_from_replay_are_those_that_were_acted_on(num_envs):
         batch = replay.sample_transitions(16)
         for stack in batch.observations[:, 0]:
             assert tuple(stack) in acted_on
+
+
+@pytest.mark.parametrize('restart', [False, True])
+def test_replay_rebuilds_the_stacks_of_breakout_over_several_lives(restart):
+    env = environments.make('Breakout', seed=8, restart_stack_on_life_loss=restart)
+    pair = [
+        networks.build(
+            networks.MultiHeadQNetwork(4, 1, 2, conv_layers=((1, 8, 8),)), (84, 84, 4), tf.uint8)
+        for _ in range(2)
+    ]  # fmt: skip
+    replay = EpisodeReplay((84, 84), 10_000, history=4, seed=0)
+    posterior = posteriors.EnsemblePosterior(*pair, replay, 1, 0)
+    agent = Agent(None, posterior, None, replay, 1, np.random.default_rng(0))
+    observations, _ = env.reset()
+    agent.begin(observations)
+    acted_on, led_to, rng = [], [], np.random.default_rng(0)
+    while replay.num_episodes < 12:  # A game has five lives.
+        acted_on.append(observations[0])
+        actions = rng.integers(4, size=1)
+        observations, *results, info = env.step(actions)
+        led_to.append(info['final_obs'][0])
+        for episode in agent.record(actions, observations, *results, info['final_obs']):
+            replay.add_episode(episode)
+    rows = replay.sample_transitions(300)
+    np.testing.assert_array_equal(rows.observations, np.stack([acted_on[i] for i in rows.ids]))
+    np.testing.assert_array_equal(rows.next_observations, np.stack([led_to[i] for i in rows.ids]))
+    for _ in range(12):
+        episode = replay.sample_episode()
+        first = np.moveaxis(np.concatenate([episode.context, episode.observations[:1]]), 0, -1)
+        np.testing.assert_array_equal(first, acted_on[episode.first_id])
+        if episode.first_id and restart:
+            assert (first == first[..., :1]).all()
 
 
 def test_discounts_of_terminals_and_of_the_limit():
@@ -326,7 +392,7 @@ def test_adaptive_learners_take_turns_over_games(num_envs, small_networks):
 
 
 def test_the_score_belongs_to_the_learner_that_played(small_networks):
-    agent = on_a_chain(2, **{**METHODS['ebu_adaptive'], 'learning_starts': 1000})
+    agent = on_a_chain(2, **{**METHODS['ebu_adaptive'], 'learning_starts': 40})
     env, scores = chain.Chain(2), np.zeros(3)
     observations = env.observations
     agent.begin(observations)
@@ -336,7 +402,8 @@ def test_the_score_belongs_to_the_learner_that_played(small_networks):
         agent.learn()
         observations, rewards, *results = env.step(actions)
         agent.observe(actions, observations, rewards, *results)
-        np.add.at(scores, heads, rewards)
+        if agent.agent_steps > 40:  # The first 40 actions are nobody's.
+            np.add.at(scores, heads, rewards)
     np.testing.assert_allclose(agent.posterior.state()['scores'], scores, rtol=1e-6)
     assert len(set(scores.round(3))) == 3
 

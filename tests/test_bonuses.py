@@ -277,7 +277,8 @@ def test_rnd_refuses_what_it_cannot_do():
         ({'scale_by': 'sums'}, "RndBonus.scale_by must be one of .*'sums'"),
         ({'reward_state': 'both'}, 'RndBonus.reward_state'),
         ({'batch_size': 0}, 'RndBonus needs batch_size >= 1'),
-        ({'update_proportion': 1.5}, 'update_proportion in 0..1, got 32, 512 and 1.5'),
+        ({'update_proportion': 1.5}, 'RndBonus.update_proportion must be in 0..1, got 1.5'),
+        ({'discount': 1.01}, 'RndBonus.discount must be in 0..1, got 1.01'),
     ):
         with pytest.raises(ValueError, match=message):
             bonuses.RndBonus(**keywords)

@@ -52,7 +52,7 @@ ATARI_ROWS = {
     'bebu_ids': ('ids_preferences', 10, 'EpisodicUpdate', 0.5, 0.0, None),
     'ebu': ('mean_preferences', 1, 'EpisodicUpdate', 0.5, 0.0, None),
     'bootdqn': ('head_preferences', 10, 'TransitionUpdate', None, 0.0, None),
-    'bootdqn_ucb': ('head_preferences', 10, 'TransitionUpdate', None, 1e-3, 'UcbBonus'),
+    'bootdqn_ucb': ('head_preferences', 10, 'TransitionUpdate', None, 0.5e-4, 'UcbBonus'),
     'bebu_rnd': ('head_preferences', 10, 'EpisodicUpdate', 0.5, 0.5e-4, 'RndBonus'),
     'bootdqn_ids': ('ids_preferences', 10, 'TransitionUpdate', None, 0.0, None),
     'ebu_adaptive': ('head_preferences', 1, 'EpisodicUpdate', BETAS, 0.0, None),
@@ -126,6 +126,20 @@ def test_a_file_is_its_row(file, clean_gin):
     if 'atari' in file:
         assert config.value('make_atari.sticky_action_probability') == 0.0
         assert config.value('make_atari.full_action_space') is False
+
+
+@pytest.mark.parametrize('file, name, number', [
+    ('noisynet_dueling_atari', 'QLearner.max_gradient_norm', 10 / 32),
+    ('bootdqn_ids_atari', 'QLearner.max_gradient_norm', None),
+    ('bootdqn_ucb_atari', 'TransitionUpdate.alpha_2', 0.5e-4),
+    ('ob2i_atari', 'EpisodicUpdate.consumption', 'in_parts'),
+    ('ob2i_atari', 'make_atari.restart_stack_on_life_loss', False),
+    ('ob2i_atari_released', 'make_atari.restart_stack_on_life_loss', True),
+    ('ob2i_atari_released', 'EpisodicUpdate.tail', 'other_episode'),
+])  # fmt: skip
+def test_what_sources_of_a_file_differ_in(file, name, number, clean_gin):
+    config.load([f'{file}.gin'])
+    assert config.value(name) == number
 
 
 def rows_of(base_dir, table='train'):

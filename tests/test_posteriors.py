@@ -37,7 +37,7 @@ def with_biases(network):
 
 
 def step_of(observations, actions, discounts=GAMMA, episode_over=False, rewards=0.0, heads=0,
-            next_observations=None, agent_steps=0):  # fmt: skip
+            next_observations=None, agent_steps=0, warmup=False):  # fmt: skip
     count = len(actions)
 
     def column(x, dtype):
@@ -48,7 +48,7 @@ def step_of(observations, actions, discounts=GAMMA, episode_over=False, rewards=
         np.asarray(observations, np.float32), np.asarray(actions, np.int32),
         column(heads, np.int32), column(rewards, np.float32), column(discounts, np.float32),
         np.asarray(observations if next_observations is None else next_observations, np.float32),
-        over, over, agent_steps,
+        over, over, agent_steps, warmup,
     )  # fmt: skip
 
 
@@ -205,7 +205,7 @@ def test_ube_does_not_follow_buffers_that_are_used_again():
     posterior, other = build_ube(2, n_steps=3), build_ube(2, n_steps=3)
     for step in steps:
         posterior.observe(step)
-        for buffer, values in zip(buffers[:-1], step[:-1]):
+        for buffer, values in zip(buffers[:8], step[:8]):  # The arrays.
             buffer[:] = values
         other.observe(buffers)
     for mine, its in zip(posterior.variance_head.variables, other.variance_head.variables):
@@ -566,14 +566,15 @@ def build_adaptive(num_envs=1, **keywords):
     return posteriors.AdaptivePosterior(*pair, None, num_envs, 0, **keywords)
 
 
-def play_rewards(posterior, heads, rewards):
+def play_rewards(posterior, heads, rewards, warmup=False):
     """Steps of environments that are each followed by a head: [steps, B] rewards."""
     for row in np.asarray(rewards, np.float32):
         observations = np.zeros((len(heads), SIZE))
         taken = getattr(posterior, 'steps_so_far', 0)
         posterior.observe(
-            step_of(observations, [0] * len(heads), heads=heads, rewards=row, agent_steps=taken)
-        )
+            step_of(observations, [0] * len(heads), heads=heads, rewards=row, agent_steps=taken,
+                    warmup=warmup)
+        )  # fmt: skip
         posterior.steps_so_far = taken + len(heads)
 
 
@@ -617,6 +618,15 @@ def test_the_best_learner_replaces_the_others_at_the_very_step(small_networks):
     assert not all_equal(weights_of(posterior.network))
     play_rewards(posterior, [1], [[0.0]])  # Its 2.5 of the first period is forgotten.
     np.testing.assert_array_equal(weights_of(posterior.network), [apart[2]] * 3)
+
+
+def test_rewards_of_the_warmup_count_for_no_learner(small_networks):
+    posterior = build_adaptive(selection_period=4)
+    start = weights_of(posterior.network)
+    play_rewards(posterior, [1], [[9.0], [9.0]], warmup=True)
+    np.testing.assert_array_equal(posterior.state()['scores'], [0, 0, 0])
+    play_rewards(posterior, [2], [[1.0], [0.0]])  # These steps are the third and the fourth.
+    np.testing.assert_array_equal(weights_of(posterior.network), [start[2]] * 3)
 
 
 def test_selection_counts_the_steps_of_all_environments(small_networks):

@@ -322,8 +322,10 @@ def test_without_a_whole_checkpoint_the_run_stops(straight, tmp_path):
     for folder in (other / 'checkpoints').iterdir():
         (folder / 'state.json').write_text('')
     output = run(other, status=1)
-    assert 'is whole' in output.strip().splitlines()[-1]
-    assert output.strip().splitlines()[-1].startswith('error: none of the 2 checkpoints')
+    assert output.strip().splitlines()[-1].startswith(
+        f'error: all 2 checkpoints in {other}/checkpoints are damaged (the newest: state.json is '
+        'not what was saved); '
+    )
     assert all_rows(other) == before
 
 

@@ -104,38 +104,116 @@ def test_without_bonus_the_online_network_plays_no_part():
     assert report == {'bonus_mean': 0, 'next_bonus_mean': 0}
 
 
+class InTurn:
+    """In place of a numpy Generator: the numbers of a range, one after another."""
+
+    def __init__(self):
+        self.drawn = 0
+
+    def integers(self, low, high):
+        self.drawn += 1
+        return low + (self.drawn - 1) % (high - low)
+
+
+def two_episodes(lengths=(40, 41)):
+    """A replay that draws two truncated episodes in turn, two networks, and the episodes."""
+    _, network, target_network, _ = parts()
+    rng = np.random.default_rng(6)
+    episodes = [random_episode(rng, length, terminal=False) for length in lengths]
+    replay = EpisodeReplay((2, 2), 1000, history=HISTORY)
+    for episode in episodes:
+        replay.add_episode(episode)
+    replay._rng = InTurn()
+    return replay, network, target_network, episodes
+
+
 def test_tail_is_filled_from_another_episode():
-    replay, network, target_network, episodes = parts(num_episodes=40, length=40)
+    replay, network, target_network, (episode, other) = two_episodes()
     update = updates.EpisodicUpdate(replay, network, target_network, tail='other_episode')
-    update.next_batch()
-    batch, _ = update.next_batch()  # 8 rows are left: 24 come from the end of another episode.
-    np.testing.assert_array_equal(batch.weights, np.ones(32))
-    found = [
-        index for index, episode in enumerate(episodes)
-        if (all_stacks(episode)[16:40] == batch.observations[8:]).all()
-    ]  # fmt: skip
-    assert len(found) == 1
-    y = expected_targets(
-        episodes[found[0]], network, target_network, beta=0.5, alpha_1=0, alpha_2=0
+    y, its_y = (
+        expected_targets(e, network, target_network, beta=0.5, alpha_1=0, alpha_2=0)
+        for e in (episode, other)
     )
-    np.testing.assert_allclose(batch.targets[8:], y[16:], atol=1e-5)
-
-
-def test_a_tail_is_padded_where_replay_has_no_episode_to_draw_any_more():
-    replay, network, target_network, _ = parts(num_episodes=40, length=40)
-    update = updates.EpisodicUpdate(replay, network, target_network, tail='other_episode')
-    update.next_batch()
-    replay._excluded = (20, 20)  # As if long episodes had driven others out.
-    assert update.ready and not replay.can_sample
     batch, _ = update.next_batch()
-    assert batch.weights.sum() == 8
+    np.testing.assert_array_equal(batch.observations, all_stacks(episode)[8:40])
+    np.testing.assert_allclose(batch.targets, y[8:], atol=1e-5)
+    batch, report = update.next_batch()  # 8 rows are left: 24 come from the end of the other one.
+    assert not report and update.state() == {}
+    np.testing.assert_array_equal(batch.weights, np.ones(32))
+    for rows, e, its in ((slice(0, 24), other, slice(17, 41)), (slice(24, 32), episode, slice(8))):
+        np.testing.assert_array_equal(batch.observations[rows], all_stacks(e)[its])
+        np.testing.assert_array_equal(batch.actions[rows], e.actions[its])
+    np.testing.assert_allclose(batch.targets[:24], its_y[17:], atol=1e-5)
+    np.testing.assert_allclose(batch.targets[24:], y[:8], atol=1e-5)
 
 
-def test_a_tail_where_episodes_are_whole_is_told(caplog):
-    for consumption, told in (('pooled', True), ('whole', True), ('in_parts', False)):
+def test_targets_of_a_tail_are_those_of_the_moment_the_episode_was_drawn():
+    replay, network, target_network, (_, other) = two_episodes()
+    update = updates.EpisodicUpdate(replay, network, target_network, tail='other_episode')
+    keywords = {'beta': 0.5, 'alpha_1': 0, 'alpha_2': 0}
+    y = expected_targets(other, network, target_network, **keywords)
+    update.next_batch()
+    networks.copy_variables(network, target_network)
+    assert np.abs(expected_targets(other, network, target_network, **keywords) - y).min() > 1e-4
+    np.testing.assert_allclose(update.next_batch()[0].targets[:24], y[17:], atol=1e-5)
+
+
+def test_rows_of_a_tail_are_in_the_moments_that_divide_its_batch():
+    replay, network, target_network, (episode, other) = two_episodes()
+    weights = {'beta': 0.7, 'alpha_1': 0.3, 'alpha_2': 0.2, 'greedy': 'initial'}
+    update = updates.EpisodicUpdate(
+        replay, network, target_network, tail='other_episode', **weights,
+        bonus=bonuses.UcbBonus(normalize_reward_bonus=True, rows_at_a_time=32),
+    )  # fmt: skip
+    rows = [(other, np.arange(17, 41)), (episode, np.arange(40))]  # As they are consumed: 64.
+    q_values = [network(all_stacks(e)[t]).numpy() for e, t in rows]
+    next_q = [target_network(all_stacks(e)[t + 1]).numpy() for e, t in rows]
+    b = np.concatenate([q.std(1)[t - t[0], e.actions[t]] for q, (e, t) in zip(q_values, rows)])
+    at_greedy = np.concatenate(
+        [np.take_along_axis(q.std(1), q.argmax(-1), axis=1) for q in next_q]
+    )
+    divisors = [
+        np.where(np.arange(64) < 32, x.std(), x[32:].std()).astype(np.float32)
+        for x in (b, at_greedy)
+    ]
+    y = np.concatenate([
+        targets.backward_induction(
+            e.rewards[t], e.discounts[t], e.actions[t], q, (b / divisors[0])[its],
+            q.std(1) / divisors[1][its, None], **weights)
+        for (e, t), q, its in zip(rows, next_q, (slice(24), slice(24, 64)))
+    ])  # fmt: skip
+    assert np.abs(divisors[0][0] / divisors[0][-1] - 1) > 0.05
+    for part in (slice(32, 64), slice(32)):
+        np.testing.assert_allclose(update.next_batch()[0].targets, y[part], atol=1e-5)
+
+
+def test_a_tail_that_is_short_of_rows_is_padded():
+    replay, network, target_network, (episode, other) = two_episodes((40, 5))
+    update = updates.EpisodicUpdate(replay, network, target_network, tail='other_episode')
+    assert update.next_batch()[0].weights.sum() == 32
+    batch, _ = update.next_batch()
+    np.testing.assert_array_equal(batch.weights, [1] * 13 + [0] * 3)
+    expected = np.concatenate([other.actions, episode.actions[:8]])
+    np.testing.assert_array_equal(batch.actions[:13], expected)
+
+
+def test_an_episode_of_whole_batches_has_no_tail():
+    replay, network, target_network, _ = two_episodes((64, 5))
+    update = updates.EpisodicUpdate(replay, network, target_network, tail='other_episode')
+    for _ in range(2):
+        batch, _ = update.next_batch()
+        np.testing.assert_array_equal(batch.weights, np.ones(32))
+    assert replay._rng.drawn == 1
+
+
+def test_a_tail_changes_nothing_where_episodes_are_whole(caplog):
+    for consumption, told, rows in (
+        ('pooled', True, 32), ('whole', True, 75), ('in_parts', False, 32)
+    ):  # fmt: skip
         caplog.clear()
-        updates.EpisodicUpdate(*parts()[:3], consumption=consumption, tail='other_episode')
+        update = updates.EpisodicUpdate(*parts()[:3], consumption=consumption, tail='other_episode')
         assert ('EpisodicUpdate.tail' in caplog.text) == told
+        assert update.next_batch()[0].weights.sum() == rows
 
 
 def test_a_bonus_without_weights_and_weights_without_a_bonus_are_told(caplog):
@@ -253,14 +331,17 @@ def test_lengths_do_not_retrace():
     assert [f.experimental_get_tracing_count() for f in update.compiled_functions()] == [1]
 
 
-def test_state_carries_on_in_the_middle_of_an_episode():
-    replay, network, target_network, _ = parts()
-    update = updates.EpisodicUpdate(replay, network, target_network)
+@pytest.mark.parametrize('tail', updates.TAILS)
+def test_state_carries_on_in_the_middle_of_an_episode(tail):
+    replay, network, target_network, _ = parts(num_episodes=5)
+    update = updates.EpisodicUpdate(replay, network, target_network, tail=tail)
     update.next_batch()
-    other = updates.EpisodicUpdate(replay, network, target_network)
+    other = updates.EpisodicUpdate(replay, network, target_network, tail=tail)
     other.set_state({name: array.copy() for name, array in update.state().items()})
-    for mine, its in zip(update.next_batch()[0], other.next_batch()[0]):
-        np.testing.assert_array_equal(mine, its)
+    for _ in range(2):  # 75 transitions are three batches.
+        for mine, its in zip(update.next_batch()[0], other.next_batch()[0]):
+            np.testing.assert_array_equal(mine, its)
+    assert update.state() == other.state() == {}
 
 
 def test_transition_update_is_the_one_step_target():
@@ -609,8 +690,9 @@ def test_networks_draw_noise_apart():
 @pytest.mark.parametrize('length', [5, 64, 75])
 @pytest.mark.parametrize(
     'update, rows_at_a_time',
-    [(updates.EpisodicUpdate, 0), (updates.TransitionUpdate, 0), (updates.TransitionUpdate, 10)],
-)
+    [(updates.EpisodicUpdate, 0), (updates.TransitionUpdate, 0), (updates.TransitionUpdate, 10),
+     (functools.partial(updates.EpisodicUpdate, tail='other_episode'), 32)],
+)  # fmt: skip
 def test_xla_computes_the_same_targets(update, rows_at_a_time, length):
     batches = []
     for xla in (False, True):

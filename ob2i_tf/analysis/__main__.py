@@ -9,7 +9,7 @@ Exit status: 0 the report is written, 1 it could not be, 2 the command line is w
 import argparse
 import sys
 
-from ob2i_tf.errors import UserError, missing_package
+from ob2i_tf.errors import UserError, missing_package, one_line_on_interrupt
 
 
 def _parser():
@@ -32,6 +32,7 @@ def _parser():
     return parser
 
 
+@one_line_on_interrupt()
 def main(argv=None):
     """Runs the command line; returns the exit status."""
     arguments = _parser().parse_args(argv)

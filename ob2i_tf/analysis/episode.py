@@ -19,7 +19,7 @@ from typing import List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
-from ob2i_tf.errors import UserError, missing_package
+from ob2i_tf.errors import UserError, missing_package, one_line_on_interrupt
 
 NUM_SPIKES = 8  # As the paper's figure of VideoPinball.
 
@@ -469,6 +469,7 @@ def write(recording, out) -> Path:
     return path
 
 
+@one_line_on_interrupt()
 def main(argv=None):
     """Runs the command line; returns the exit status."""
     parser = argparse.ArgumentParser(

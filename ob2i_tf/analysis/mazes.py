@@ -28,7 +28,7 @@ from pathlib import Path
 import numpy as np
 
 from ob2i_tf.environments import mnist_maze
-from ob2i_tf.errors import UserError, missing_package
+from ob2i_tf.errors import UserError, missing_package, one_line_on_interrupt
 
 try:
     import pandas as pd
@@ -395,6 +395,7 @@ def write(sources, out, evaluation=None, earlier=None) -> Path:
     return out
 
 
+@one_line_on_interrupt()
 def main(argv=None):
     """Runs the command line; returns the exit status."""
     parser = argparse.ArgumentParser(

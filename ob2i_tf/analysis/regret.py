@@ -15,14 +15,13 @@ Exit status: 0 written, 1 it could not be, 2 the command line is wrong.
 import argparse
 import json
 import sys
-import zipfile
 from pathlib import Path
 
 import numpy as np
 
 from ob2i_tf import checkpoint
 from ob2i_tf.environments import linear_mdp
-from ob2i_tf.errors import UserError, missing_package
+from ob2i_tf.errors import UserError, missing_package, one_line_on_interrupt
 
 try:
     import pandas as pd
@@ -65,12 +64,15 @@ def of_run(run) -> np.ndarray:
 
 def _stored(folder):
     """(lengths, actions, frames) of the episodes in each file of the newest checkpoint's replay."""
-    checkpoints = checkpoint.newest_first(folder / 'checkpoints')
-    newest = next((path for path in checkpoints if not checkpoint.damage(path)), None)
-    if newest is None:
-        raise UserError(f'{folder} holds no whole checkpoint')
+    manifests = []
+    checkpoint.read_newest(
+        folder / 'checkpoints',
+        lambda path: manifests.append(json.loads((path / 'state.json').read_text())['replay']),
+    )
+    if not manifests:
+        raise UserError(f'{folder} holds no checkpoint')
     try:
-        replay = json.loads((newest / 'state.json').read_text())['replay']
+        (replay,) = manifests
         if replay['first_id']:
             raise UserError(
                 f'the replay of {folder} holds no more the first {replay["first_id"]} episodes; '
@@ -79,7 +81,9 @@ def _stored(folder):
         for segment in replay['segments']:
             with np.load(folder / 'replay' / segment['file'], allow_pickle=False) as arrays:
                 yield arrays['lengths'], arrays['steps']['action'], arrays['frames']
-    except (OSError, ValueError, LookupError, TypeError, zipfile.BadZipFile) as error:
+    except UserError:
+        raise
+    except Exception as error:  # A damaged file may hold anything.
         raise UserError(f'the replay of {folder} cannot be read: {error!r}') from error
 
 
@@ -158,6 +162,7 @@ def figure(table):
         return figures.rendered('regret', 'Regret on a linear MDP', caption, picture)
 
 
+@one_line_on_interrupt()
 def main(argv=None):
     """Runs the command line; returns the exit status."""
     parser = argparse.ArgumentParser(

@@ -2,7 +2,7 @@
 
 A frame is the maximum over the last two of an agent step's emulator frames, in grey, averaged down
 to 84x84; a stack is the newest `history` of them. Three things are done here and not there: frame
-stacks that go on through a life loss, the limit on a game's length, and the screen at game over.
+stacks that continue through a life loss, the limit on a game's length, and the screen at game over.
 """
 
 import warnings
@@ -102,9 +102,10 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
 
     Observations are uint8 [N, 84, 84, history], newest last ([N, 84, 84] if history is 1).
 
-    `terminated` is set at game over, and at a life loss if terminal_on_life_loss: the game plays on
-    and so does its frame stack. `truncated` is set at the limit on a game's length. At game over
-    and at the limit, and only there, `info['game_over']` is set and the game has been reset.
+    `terminated` is set at game over, and at a life loss if terminal_on_life_loss: the game
+    continues, and so does its frame stack unless restart_stack_on_life_loss. `truncated` is set at
+    the limit on a game's length. At game over and at the limit, and only there,
+    `info['game_over']` is set and the game has been reset.
     `info` also holds raw_rewards [N] float32 (unclipped), final_obs, and the lives [N] and emulator
     frames so far (episode_frames [N], what was played before the first action included) of the
     game in obs.
@@ -127,6 +128,7 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
         num_threads: int,
         true_final_screen: bool,
         press_fire: bool,
+        restart_stack_on_life_loss: bool,
     ):
         try:
             rom_path = roms.get_rom_path(rom)
@@ -171,6 +173,7 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
         self._used_seed = False
         self._history = history
         self._clip_rewards = clip_rewards
+        self._restart_stack_on_life_loss = restart_stack_on_life_loss
         self._limit_agent_steps = -(-max_episode_frames // frame_skip)
         self.metadata['max_episode_steps'] = self._limit_agent_steps
         ale_actions = self._env.ale.get_action_set()
@@ -247,10 +250,11 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
             frames = frames[:, 0]
             resets_at = info['frame_number'] - info['episode_frame_number']
         game_over = ended | truncated
-        if game_over.any():
+        restarted = game_over | (terminated & self._restart_stack_on_life_loss)
+        if restarted.any():
             stacks = stacks.copy()
+            stacks[restarted] = frames[restarted, :, :, None]
             for i in np.flatnonzero(game_over):
-                stacks[i] = frames[i, :, :, None]
                 self._opening_frames[i] = info['episode_frame_number'][i]
                 self._actions[i] = []
                 self._agent_steps[i] = 0
@@ -330,6 +334,7 @@ def make_atari(
     num_threads: int = 0,
     true_final_screen: bool = True,
     press_fire: bool = False,
+    restart_stack_on_life_loss: bool = False,
 ) -> AtariVectorEnv:
     """Makes an Atari environment; the defaults are the paper's training protocol (DQN's).
 
@@ -355,6 +360,9 @@ def make_atari(
         ALE does not show; about doubles the emulators' time. Needs sticky_action_probability 0.
       press_fire: where the game has FIRE, it is pressed for a frame before the no-ops, as ALE does
         by default and the released code in its own way.
+      restart_stack_on_life_loss: the first stack of a life repeats its first frame, as that of a
+        game does (the released code). Needs terminal_on_life_loss, so that replay, which rebuilds
+        stacks by the episode, knows of it.
 
     Raises:
       ValueError: an unknown game, a value out of range.
@@ -390,6 +398,11 @@ def make_atari(
             'make_atari.true_final_screen plays games again, which sticky actions forbid: '
             'set true_final_screen = False or sticky_action_probability = 0'
         )
+    if restart_stack_on_life_loss and not terminal_on_life_loss:
+        raise ValueError(
+            'make_atari.restart_stack_on_life_loss needs terminal_on_life_loss = True: replay '
+            'rebuilds stacks from the frames of an episode'
+        )
     if rom in frames_by_game:
         max_episode_frames = frames_by_game[rom]
         logging.log_first_n(
@@ -411,4 +424,5 @@ def make_atari(
         num_threads=int(num_threads),
         true_final_screen=true_final_screen,
         press_fire=press_fire,
+        restart_stack_on_life_loss=restart_stack_on_life_loss,
     )

@@ -112,7 +112,7 @@ def test_the_newest_whole_checkpoint_counts(tmp_path):
     (checkpoints / '000000000002' / 'state.json').write_text('{"replay": {}}')
     assert len(regret.of_run(run)) == 30
     shutil.rmtree(checkpoints / '000000000001')
-    with pytest.raises(UserError, match='no whole checkpoint'):
+    with pytest.raises(UserError, match='all 1 checkpoints in .* are damaged'):
         regret.of_run(run)
 
 
@@ -165,7 +165,7 @@ def test_a_run_that_cannot_be_read_is_left_out_and_a_short_one_named(tmp_path, c
     shutil.rmtree(tmp_path / 'runs' / 'ucb' / 'seed2' / 'checkpoints')
     assert regret.main([str(tmp_path / 'runs'), '--out', str(tmp_path / 'out')]) == 0
     said = capsys.readouterr().err
-    assert 'seed2: left out:' in said and 'holds no whole checkpoint' in said
+    assert 'seed2: left out:' in said and 'holds no checkpoint' in said
     assert 'curves end at 20 episodes, all that seed 1 of LSVI-UCB has' in said
     long = pd.read_csv(tmp_path / 'out' / 'regret.csv')
     assert set(long['seed']) == {0, 1} and long['episode'].max() == 20

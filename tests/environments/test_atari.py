@@ -264,6 +264,44 @@ def test_life_loss_neither_resets_the_game_nor_the_stack():
     env.close()
 
 
+def test_a_life_starts_a_stack_of_copies_of_its_first_frame_on_demand():
+    """Against stacks made of the frames of each life, in two games, one of which is cut off."""
+    keywords = {'num_envs': 2, 'seed': 8, 'max_episode_frames': 1000, 'true_final_screen': False}
+    env = environments.make('Breakout', restart_stack_on_life_loss=True, **keywords)
+    plain = environments.make('Breakout', **keywords)
+    obs, _ = env.reset()
+    plain.reset()
+    lives = [[stack[..., -1]] for stack in obs]  # The frames of the life in progress.
+
+    def stack(frames):
+        return np.stack([frames[max(i, 0)] for i in range(len(frames) - 4, len(frames))], axis=-1)
+
+    losses = game_overs = 0
+    rng = np.random.default_rng(0)
+    while losses < 12 or game_overs < 3:
+        actions = rng.integers(4, size=2)
+        obs, _, terminated, truncated, info = env.step(actions)
+        _, _, plain_terminated, _, plain_info = plain.step(actions)
+        np.testing.assert_array_equal(terminated, plain_terminated)
+        np.testing.assert_array_equal(
+            info['final_obs'][..., -1], plain_info['final_obs'][..., -1]
+        )
+        for i in range(2):
+            lives[i].append(info['final_obs'][i, ..., -1])
+            np.testing.assert_array_equal(info['final_obs'][i], stack(lives[i]))
+            if terminated[i] or truncated[i]:
+                if not info['game_over'][i]:
+                    np.testing.assert_array_equal(obs[i, ..., -1], lives[i][-1])
+                lives[i] = [obs[i, ..., -1]]
+            np.testing.assert_array_equal(obs[i], stack(lives[i]))
+        losses += (terminated & ~info['game_over']).sum()
+        game_overs += info['game_over'].sum()
+    with pytest.raises(ValueError, match='restart_stack_on_life_loss needs terminal_on_life_loss'):
+        environments.make(
+            'Breakout', restart_stack_on_life_loss=True, terminal_on_life_loss=False
+        )
+
+
 def test_evaluation_keywords_leave_rewards_and_lives_alone():
     env = environments.make(
         'Q*Bert', seed=8, terminal_on_life_loss=False, clip_rewards=False, true_final_screen=False

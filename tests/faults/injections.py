@@ -20,7 +20,7 @@ _NEW_NAMESPACE = 0x00020000  # CLONE_NEWNS
 _PRIVATE = 0x4000 | 0x40000  # MS_REC | MS_PRIVATE
 
 
-def _after_steps(agent_steps, call):
+def after_steps(agent_steps, call):
     """Calls `call(agent)` once, within that agent step."""
     from ob2i_tf.agent import Agent
 
@@ -135,7 +135,7 @@ def spoil_weights(part, agent_steps):
         values.flat[0] = np.nan
         variable.assign(values)
 
-    _after_steps(agent_steps, spoil)
+    after_steps(agent_steps, spoil)
 
 
 def run_out_of_memory(agent_steps, more_bytes):
@@ -147,7 +147,7 @@ def run_out_of_memory(agent_steps, more_bytes):
             size = int(file.read().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (size + more_bytes, size + more_bytes))
 
-    _after_steps(agent_steps, limit)
+    after_steps(agent_steps, limit)
 
 
 def jump_clock(seed):
