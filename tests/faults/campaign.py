@@ -164,25 +164,30 @@ def power_cuts(rng, count=None):
         yield Outcome(fault, _after_cut(cut), RESUMED)
 
 
-def power_cuts_after_kills(rng, count=None):
-    """SIGKILL before operations up to the first save; a resume; all lost after its first save."""
+def power_cuts_after_faults(rng, count=None):
+    """All lost after the first save of a run that met a kill, or another cut, before it."""
     folder = _scratch_disk()
-    operations = [entry[0] for entry in power.read(_recorded(folder, _dies_in_save(2))[0])]
+    journals = _recorded(folder, _dies_in_save(1))
+    operations = [entry[0] for entry in power.read(journals[0])]
+    cuts = power.cuts(journals, folder / 'disk', rng, losses=[0.5] * 8)
+    # Folders there and their files lost comes first: what exists is not made, nor synced, again.
+    cuts.sort(key=lambda cut: (-sum(x is None for x in cut.left.values()), len(cut.left)))
     shutil.rmtree(folder)
-    operations = operations[: operations.index('saved')]
     sync = 'fsync of a folder'
-    series = [{'number': i, 'only': sync} for i in range(1, operations.count(sync))]
-    tries = [(f'each {sync} in turn', series)]
-    tries += [(name, [{'number': i}]) for i, name in enumerate(operations, 1)]
-    for name, kills_before in tries[:count]:
+    series = [{'number': i, 'only': sync} for i in range(1, 1 + operations.count(sync))]
+    tries = [(f'SIGKILL before each {sync} in turn', {}, series)]
+    tries += [('power cut, 50% lost', cut.left, []) for cut in cuts[: len(operations)]]
+    tries += [(f'SIGKILL before {x}', {}, [{'number': i}]) for i, x in enumerate(operations, 1)]
+    for name, left, kills_before in tries[:count]:
         folder = _scratch_disk()
+        power.write(left, folder / 'disk')
         kill = functools.partial(injections.kill_before_operation, folder=folder / 'disk')
         deaths = [[functools.partial(kill, **which)] for which in kills_before]
         journals = _recorded(folder, *deaths, ())
         cuts = power.cuts(journals, folder / 'disk', rng, losses=(1,))
-        shutil.rmtree(folder)
         cut = next(cut for cut in cuts if cut.operation == 'saved')
-        yield Outcome(f'SIGKILL before {name}, a save, a power cut', _after_cut(cut), RESUMED)
+        shutil.rmtree(folder)
+        yield Outcome(f'{name}; a save, a power cut', _after_cut(cut), RESUMED)
 
 
 STARTS = {'a run': (), 'a resume': _dies_in_save(4), 'a resume with replay': _dies_in_save(5)}
@@ -425,7 +430,7 @@ ALL = {
         kills,
         kills_before_operations,
         power_cuts,
-        power_cuts_after_kills,
+        power_cuts_after_faults,
         damages,
         full_disks,
         read_only_folders,
