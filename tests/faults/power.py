@@ -27,8 +27,8 @@ def record(root, journal):
     """Records the operations below `root` in the file `journal`; an injection.
 
     Args:
-      root: a folder, and the only one that is certain to be there.
-      journal: grows by [(operation, what it is about, `look` before it)].
+      root: A folder; what it holds now is certain.
+      journal: Grows by [(operation, what it is about, `look` before it)].
     """
     from ob2i_tf.checkpoint import Checkpoints
 
@@ -130,10 +130,16 @@ class _Folder:
 
 
 class Disk:
-    """The inodes of a disk, as a record is gone through; numbers are used again, nodes are not."""
+    """The inodes of a disk, as a record is gone through; numbers are used again, nodes are not.
 
-    def __init__(self):
+    What it is made with, a `look`, is certain.
+    """
+
+    def __init__(self, looked):
         self._nodes = {}
+        self.see(looked)
+        for node in self._nodes.values():
+            node.sync()
 
     def see(self, looked):
         self._root = next(iter(looked))
@@ -185,7 +191,7 @@ def cuts(journals, root, rng, losses):
     """
     entries = [entry for journal in journals for entry in read(journal)]
     entries.append(('end', None, look(root, {})))
-    disk, saved, found, seen = Disk(), None, [], set()
+    disk, saved, found, seen = Disk(entries[0][2]), None, [], set()
     for operation, about, looked in entries:
         disk.see(looked)
         if operation == 'saved':

@@ -162,7 +162,8 @@ def test_power_cuts_after_faults_lose_no_checkpoint():
 
 
 def test_only_what_is_synced_is_certain_after_a_power_cut(tmp_path):
-    disk, known, rng = power.Disk(), {}, campaign.seeded(0)
+    known, rng = {}, campaign.seeded(0)
+    disk = power.Disk(power.look(tmp_path, known))
 
     def after(change, *synced):
         """Disks that may be left after that, as {path: content}; the first has what is certain."""
