@@ -92,7 +92,7 @@ def before_an_operation(rng):
 
 
 def kills(rng, count=50):
-    """SIGKILL at random moments of training, evaluating and saving, and before random operations."""
+    """SIGKILL at random moments of training, evaluating, saving, and before random operations."""
 
     def in_phase(rng, phase):
         return functools.partial(injections.kill_in, phase, rng.randint(1, 2), rng.random() * 1.2)
@@ -116,7 +116,7 @@ SHORT = (*runs.BINDINGS, 'Runner.num_iterations = 2')  # Saves after 10, 20, 24,
 
 
 def _recorded(folder, *deaths):
-    """The journals of SHORT, run in `folder` by a process for each injection that ends it, or ()."""
+    """Journals of SHORT, run in `folder` by one process for each of the deaths; (): to the end."""
     journals = []
     for number, death in enumerate(deaths):
         journals.append(folder / f'journal{number}')
@@ -177,7 +177,8 @@ def power_cuts_after_faults(rng, count=None):
     series = [{'number': i, 'only': sync} for i in range(1, 1 + operations.count(sync))]
     tries = [(f'SIGKILL before each {sync} in turn', {}, series)]
     tries += [('power cut, 50% lost', cut.left, []) for cut in cuts[: len(operations)]]
-    tries += [(f'SIGKILL before {x}', {}, [{'number': i}]) for i, x in enumerate(operations, 1)]
+    numbers = range(1, len(operations) + 1)
+    tries += [('SIGKILL before an operation', {}, [{'number': number}]) for number in numbers]
     for name, left, kills_before in tries[:count]:
         folder = _scratch_disk()
         power.write(left, folder / 'disk')
@@ -187,7 +188,7 @@ def power_cuts_after_faults(rng, count=None):
         cuts = power.cuts(journals, folder / 'disk', rng, losses=(1,))
         cut = next(cut for cut in cuts if cut.operation == 'saved')
         shutil.rmtree(folder)
-        yield Outcome(f'{name}; a save, a power cut', _after_cut(cut), RESUMED)
+        yield Outcome(f'{name}; a save; a power cut, all lost', _after_cut(cut), RESUMED)
 
 
 STARTS = {'a run': (), 'a resume': _dies_in_save(4), 'a resume with replay': _dies_in_save(5)}
@@ -214,7 +215,8 @@ def kills_before_operations(rng, count=None, starts=STARTS):
         wrong = '' if status == -9 else f'status {status}: {runs.last_line(printed)}'
         had = max(had, runs.checkpoints(base_dir), key=lambda names: names[-1:])
         wrong = wrong or finish(base_dir, had, SHORT, output)
-        yield Outcome(f'SIGKILL before {operation}, {name}', wrong, RESUMED)
+        wrong = wrong and f'before {operation} ({number}): {wrong}'
+        yield Outcome(f'SIGKILL before an operation of {name}', wrong, RESUMED)
         shutil.rmtree(disk.parent)
     for disk in disks.values():
         shutil.rmtree(disk.parent)
