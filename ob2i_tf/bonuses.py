@@ -295,4 +295,6 @@ def _rnd_network(frame_shape, conv_layers, dense_layers, seed):
     try:
         return tf.keras.Sequential(layers)
     except ValueError as error:
-        raise networks.does_not_fit('RndBonus', frame_shape, error) from error
+        raise networks.does_not_fit(
+            'RndBonus', frame_shape, error, 'RndBonus.conv_layers'
+        ) from error

@@ -25,7 +25,7 @@ import typing
 
 import gin
 from gin import config_parser
-from ob2i_tf import resources
+from ob2i_tf import installed, resources
 from ob2i_tf.errors import ConfigError
 
 _ENVIRONMENT = 'make_environment'
@@ -128,6 +128,7 @@ def read(gin_files, bindings=()):
 
 def find(name, beside=''):
     """Path of a gin file; ConfigError names the folders that were searched."""
+    name = os.path.expanduser(name)
     folders = list(dict.fromkeys(['', os.path.dirname(beside), resources.folder('gin')]))
     for folder in folders:
         path = os.path.join(folder, name)
@@ -151,7 +152,7 @@ def _read_file(name, layers, including, where=''):
         path = find(name, including[-1] if including else '')
         if path in including:
             raise ConfigError(f'{name!r} includes itself')
-        with open(path, encoding='utf-8') as file:
+        with open(path, encoding='utf-8-sig') as file:
             text = file.read()
     except ConfigError as error:
         raise ConfigError(f'{where}{error}') from None
@@ -196,10 +197,15 @@ def _binding(statement, where):
     return Binding(scope, name, parameter, statement.value, where)
 
 
-def _import(statement, where):
+def _import(statement, where, allow_imports):
     """Imports a module that registers configurables; config.gin repeats the import."""
     if statement.alias or statement.module.startswith('__gin__'):
         raise ConfigError(f'{where}: only `import module` is supported')
+    if allow_imports is not None and not installed.may_import(statement.module, allow_imports):
+        raise ConfigError(
+            f'{where}: import {statement.module}: of no installed distribution; if you trust its '
+            f'code, allow it by --allow_imports={statement.module}'
+        )
     try:
         importlib.import_module(statement.module)
     except (ImportError, SyntaxError) as error:
@@ -210,27 +216,34 @@ def _import(statement, where):
 # Checking: bindings -> gin's own state.
 
 
-def load(gin_files, bindings=(), roots=('Runner',)):
+def load(gin_files, bindings=(), roots=('Runner',), allow_imports=None):
     """Makes the given files and bindings gin's whole configuration, or says what is wrong.
 
     A binding has to be used, by the run as configured when its file ended, or when a later one did.
     So a file or a flag may choose another update, and what files before it bound on the first one
     is no error; but a flag has to be used in the end.
 
+    Args:
+      gin_files: names of files.
+      bindings: texts in gin's syntax.
+      roots: configurables that the run starts from.
+      allow_imports: modules and packages that the files may import besides those of installed
+        distributions; None: any.
+
     Raises:
       ConfigError: naming the file and line or the flag, and the binding.
     """
-    apply(read(gin_files, bindings), roots)
+    apply(read(gin_files, bindings), roots, allow_imports)
 
 
-def apply(layers, roots=('Runner',)):
+def apply(layers, roots=('Runner',), allow_imports=None):
     """Checks the layers of `read`; what the run uses of them becomes gin's whole configuration."""
     gin.clear_config()
     bound, macros, unused = {}, {}, []
     for layer in layers:
         for binding in layer:
             if isinstance(binding, _Import):
-                _import(binding.statement, binding.where)
+                _import(binding.statement, binding.where, allow_imports)
                 continue
             _check_names(binding)
             store = bound if binding.parameter else macros

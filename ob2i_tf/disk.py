@@ -1,4 +1,4 @@
-"""Files that are intact or absent, that survive a power cut, and that can be told from damaged ones.
+"""Files that are intact or absent, survive a power cut, and can be told from damaged ones.
 
 Nothing here writes through a symbolic link: a link in a run folder may point anywhere.
 """

@@ -1,10 +1,5 @@
 """Errors that the user can fix: the program ends with one line that says how, not a traceback."""
 
-import contextlib
-import os
-import signal
-import threading
-
 
 class UserError(Exception):
     """A run that cannot start or go on for a reason outside the code; exit status 1."""
@@ -20,27 +15,6 @@ class NotFiniteError(UserError):
 
 class CheckpointError(UserError):
     """A run folder that cannot be resumed from."""
-
-
-@contextlib.contextmanager
-def one_line_on_interrupt():
-    """Decorates a command: Ctrl-C ends it at once, with one line and exit status 130.
-
-    A command that has something to save sets its own handler once it has.
-    """
-
-    def end(number, frame):
-        os.write(2, b'\nerror: interrupted\n')
-        os._exit(128 + number)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    previous = signal.signal(signal.SIGINT, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
 
 
 def missing_package(error: ModuleNotFoundError, extra):

@@ -7,7 +7,8 @@ environment and its evaluation epsilon; nothing is written into a run folder. A 
 (its folder, absolute), agent_steps (that the run had taken), preferences, game, score (raw
 rewards), length (agent steps). A game that has not ended after --max_steps is cut off, its score
 and length those up to there. The file is replaced at the end, if any game was played; until then
-rows are in FILE.playing.
+rows are in FILE.playing. A config.gin may import modules of installed distributions; others, which
+may run anything, only if --allow_imports names them.
 Exit status: 0 all runs were played, 1 some could not be, 2 the command line is wrong.
 """
 
@@ -17,12 +18,12 @@ import csv
 import functools
 import os
 import sys
-from pathlib import Path
 
 import numpy as np
 
-from ob2i_tf import sweep
-from ob2i_tf.errors import UserError, one_line_on_interrupt
+from ob2i_tf import cli, installed, sweep
+from ob2i_tf.errors import UserError
+from ob2i_tf.find_runs import find_runs
 
 COLUMNS = ('run', 'agent_steps', 'preferences', 'game', 'score', 'length')
 PREFERENCES = ('vote', 'head', 'mean')
@@ -61,13 +62,13 @@ def games(learnt, policy, count, seed=0, max_steps=200_000, epsilon=None):
 
 
 def find(paths):
-    """Run folders at or below the paths, absolute and sorted; a UserError where there is none."""
+    """Real paths of the run folders at or below the paths; a UserError where there is none."""
     found = []
     for path in paths:
-        folders = sorted(file.parent for file in Path(path).resolve().rglob('config.gin'))
+        folders = find_runs(path, ['config.gin'])
         if not folders:
             raise UserError(f'no run folder at or below {path}: none holds config.gin')
-        found += folders
+        found += [folder.resolve() for folder in folders]
     return list(dict.fromkeys(found))
 
 
@@ -84,14 +85,14 @@ def _probability(text):
     return float(text)
 
 
-@one_line_on_interrupt()
+@cli.command()
 def main(argv=None):
     """Runs the command line; returns the exit status."""
     parser = argparse.ArgumentParser(
         prog='python -m ob2i_tf.evaluate', description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument('runs', nargs='+', metavar='RUNS')
+    parser.add_argument('runs', nargs='+', type=os.path.expanduser, metavar='RUNS')
     parser.add_argument('--preferences', type=_names, default=['vote'], metavar='NAME,..')
     parser.add_argument('--games', type=sweep.count, default=20)
     parser.add_argument('--max_steps', type=sweep.count, default=200_000)
@@ -99,7 +100,10 @@ def main(argv=None):
         '--epsilon', type=_probability, help="default: that of the run's evaluation"
     )
     parser.add_argument('--seed', type=functools.partial(sweep.count, least=0), default=0)
-    parser.add_argument('--out', required=True, metavar='FILE', help='CSV file, replaced')
+    parser.add_argument(
+        '--out', required=True, type=os.path.expanduser, metavar='FILE', help='CSV file, replaced'
+    )
+    installed.add_flag(parser)
     arguments = parser.parse_args(argv)
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
     from ob2i_tf import acting
@@ -109,12 +113,12 @@ def main(argv=None):
     try:
         folders = find(arguments.runs)
         aside = f'{arguments.out}.playing'
-        with open(aside, 'w', newline='') as file:
+        with open(aside, 'w', newline='', encoding='utf-8', errors='surrogateescape') as file:
             rows = csv.writer(file, lineterminator='\n')
             rows.writerow(COLUMNS)
             for folder in folders:
                 try:
-                    learnt = load_learnt(folder)
+                    learnt = load_learnt(folder, arguments.allow_imports)
                 except UserError as error:
                     print(f'error: {folder}: {error}', file=sys.stderr)
                     failed += 1

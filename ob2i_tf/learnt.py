@@ -28,19 +28,24 @@ class Learnt(NamedTuple):
     agent_steps: int
 
 
-def load_learnt(directory) -> Learnt:
+def load_learnt(directory, allow_imports=()) -> Learnt:
     """Networks and posterior of a run, from its newest whole checkpoint.
 
     The run folder is neither locked nor written to, so that a run may go on meanwhile. Its
     configuration becomes gin's.
 
+    Args:
+      directory: run folder, perhaps of another person.
+      allow_imports: modules and packages that its config.gin may import besides those of installed
+        distributions.
+
     Raises:
       CheckpointError: if there is no whole checkpoint of this version.
-      ConfigError: if its configuration is not one of this version.
+      ConfigError: if its configuration is not one of this version, or imports what it may not.
       UserError: if the environment would show other data than the run was begun with.
     """
     directory = Path(directory)
-    config.load([str(directory / 'config.gin')])
+    config.load([str(directory / 'config.gin')], allow_imports=allow_imports)
     bound = config.bound(Runner)
     devices.set_up(bound['tf32'])
     with config.constructing():
@@ -57,8 +62,9 @@ def load_learnt(directory) -> Learnt:
     def read(checkpoint):
         state = run_folder.read_state(checkpoint)
         arrays = run_folder.read_arrays(checkpoint)
-        status = tf.train.Checkpoint(posterior=posterior).read(str(checkpoint / 'variables'))
-        status.assert_existing_objects_matched().expect_partial()
+        with run_folder.named_for_tensorflow(checkpoint) as folder:
+            status = tf.train.Checkpoint(posterior=posterior).read(f'{folder}/variables')
+            status.assert_existing_objects_matched().expect_partial()
         posterior.set_state(run_folder.arrays_of('posterior', arrays))
         agent_steps.append(state['agent']['agent_steps'])
 

@@ -21,8 +21,8 @@ import traceback
 import tqdm
 from absl import flags, logging
 
-from ob2i_tf import allocator, config
-from ob2i_tf.errors import ConfigError, UserError, one_line_on_interrupt
+from ob2i_tf import allocator, cli, config
+from ob2i_tf.errors import ConfigError, UserError
 
 
 def _flag_values():
@@ -139,11 +139,11 @@ def _run(argv):
         values.gin_files[-1], config.value('make_environment.name'), config.value('Runner.seed')
     )
     with config.constructing():
-        run = runner.Runner(base_dir=base_dir)
+        run = runner.Runner(base_dir=os.path.expanduser(base_dir))
     run.run()
 
 
-@one_line_on_interrupt()
+@cli.command()
 def main(argv=None):
     """Runs the command line; returns the exit status."""
     if not isinstance(sys.stderr, _LossyStream):

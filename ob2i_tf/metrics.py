@@ -12,6 +12,7 @@ from pathlib import Path
 
 import tensorflow as tf
 from tensorboard.compat.proto import event_pb2, summary_pb2
+from tensorboard.summary.writer.record_writer import RecordWriter
 
 from ob2i_tf import disk
 from ob2i_tf.errors import CheckpointError
@@ -155,7 +156,9 @@ class TensorBoard:
                         wall_time=now, step=frames, summary=summary_pb2.Summary(value=[value])
                     )
                 )
-        with tf.io.TFRecordWriter(str(path)) as writer:
+        # TensorFlow's own writer takes only paths in UTF-8.
+        with disk.open_unlinked(path, 'wb') as file:
+            writer = RecordWriter(file)
             for event in events:
                 writer.write(event.SerializeToString())
 

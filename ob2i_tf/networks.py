@@ -4,6 +4,7 @@ D is the number of trunk features, H of hidden units of a head, K of heads, A of
 """
 
 import functools
+import inspect
 from typing import Literal, Optional, Sequence
 
 import numpy as np
@@ -378,7 +379,10 @@ def build(network, observation_shape, dtype):
     try:
         network(tf.zeros((1, *observation_shape), dtype))
     except (ValueError, tf.errors.InvalidArgumentError) as error:
-        raise does_not_fit(type(network).__name__, observation_shape, error) from error
+        part = type(getattr(network, 'networks', [network])[0])
+        bindable = 'conv_layers' in inspect.signature(part.__init__).parameters
+        layers = f'{part.__name__}.conv_layers' if bindable else ''
+        raise does_not_fit(type(network).__name__, observation_shape, error, layers) from error
     return network
 
 
@@ -389,11 +393,19 @@ def _reason(error):
     return others[0] if others and first.startswith('Exception encountered') else first
 
 
-def does_not_fit(name, observation_shape, error):
-    """The ValueError of a network that Keras cannot build for what it is to see."""
+def does_not_fit(name, observation_shape, error, layers=''):
+    """The ValueError of a network that Keras cannot build for what it is to see.
+
+    Args:
+      name: of the network.
+      observation_shape: that it cannot take.
+      error: of Keras.
+      layers: a binding that decides what it can take, if there is one.
+    """
+    why = f', as its layers, such as {layers}, are bound' if layers else ''
     return ValueError(
-        f'{name} cannot take observations of shape {tuple(observation_shape)}, as its layers, such '
-        f'as {name}.conv_layers, are bound: {_reason(error)}'
+        f'{name} cannot take observations of shape {tuple(observation_shape)}{why}: '
+        f'{_reason(error)}'
     )
 
 

@@ -1,5 +1,6 @@
 """What a run folder says of its run: configuration, machine, and state of a checkpoint."""
 
+import contextlib
 import itertools
 import json
 import os
@@ -31,7 +32,7 @@ def check_config(directory):
     """
     path = directory / 'config.gin'
     if path.exists():
-        there, text = path.read_text(errors='replace'), config.resolved_config()
+        there, text = path.read_text('utf-8-sig', 'replace'), config.resolved_config()
         for old, new in itertools.zip_longest(there.splitlines(), text.splitlines()):
             if old != new and not (old or '').startswith('Runner.num_iterations ='):
                 raise UserError(
@@ -97,13 +98,25 @@ def _git_commit():
         return None
     try:
         commit, changes = (
-            subprocess.run(['git', *arguments], cwd=folder, capture_output=True, text=True,
-                           check=True, timeout=10).stdout.strip()
+            subprocess.run(['git', '--no-optional-locks', *arguments], cwd=folder,
+                           capture_output=True, text=True, check=True, timeout=10).stdout.strip()
             for arguments in (('rev-parse', 'HEAD'), ('status', '--porcelain', '-uno'))
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError):
         return None
     return commit + ('+' if changes else '')
+
+
+@contextlib.contextmanager
+def named_for_tensorflow(folder):
+    """A path of `folder` that TensorFlow takes: its C++ code encodes it in UTF-8 in any locale."""
+    with contextlib.ExitStack() as stack:
+        name = str(folder)
+        if name.encode('utf-8', 'replace') != os.fsencode(folder):
+            descriptor = os.open(folder, os.O_RDONLY)
+            stack.callback(os.close, descriptor)
+            name = f'/proc/self/fd/{descriptor}'
+        yield name
 
 
 def read_state(checkpoint):

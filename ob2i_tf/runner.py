@@ -6,6 +6,7 @@ The composition root: this is where the parts of a run are built and meet.
 import contextlib
 import csv
 import inspect
+import io
 import json
 import math
 import signal
@@ -80,8 +81,8 @@ class Runner:
       evaluation_steps: agent steps of an evaluation (paper, table 4, "evaluation length"); 0: none.
       num_envs: environments that train in step, at most 256; 1 is the paper's protocol. Each plays
         training_steps / num_envs agent steps an iteration, which cuts longer games off.
-      evaluation_envs: environments that evaluate in step, at most 256; they share `evaluation_steps`, and no
-        game longer than their share counts.
+      evaluation_envs: environments that evaluate in step, at most 256; they share
+        `evaluation_steps`, and no game longer than their share counts.
       evaluation_epsilon: of the evaluation (paper, table 4).
       evaluation_preferences: how the evaluated agent acts, see acting.py.
       evaluation_tie_break: see `acting.greedy_actions`.
@@ -158,7 +159,7 @@ class Runner:
         self._evaluation_epsilon = evaluation_epsilon
         self._checkpoint_steps = checkpoint_steps
         self._profile = profile
-        self._profiling = False
+        self._profiling = None  # While it is: what ends it.
         self._stop_signal = None
         self._steps_per_second = math.nan  # Of this iteration, measured in this process.
 
@@ -275,8 +276,7 @@ class Runner:
                 f'{self._earlier_checkpoints()}'
             ) from error
         finally:
-            if self._profiling:
-                tf.profiler.experimental.stop()
+            self._stop_profile()
             for number, handler in previous.items():
                 signal.signal(number, handler)
 
@@ -346,13 +346,18 @@ class Runner:
         if self._profile is None:
             return
         first, last = self._profile
-        profiler = tf.profiler.experimental
         if not self._profiling and first <= self._agent.agent_steps < last:
-            profiler.start(str(self._directory / 'tensorboard'))
-            self._profiling = True
-        if self._profiling and self._agent.agent_steps >= last:
-            profiler.stop()
-            self._profiling = False
+            self._profiling = contextlib.ExitStack()
+            folder = run_folder.named_for_tensorflow(self._directory / 'tensorboard')
+            tf.profiler.experimental.start(self._profiling.enter_context(folder))
+            self._profiling.callback(tf.profiler.experimental.stop)
+        if self._agent.agent_steps >= last:
+            self._stop_profile()
+
+    def _stop_profile(self):
+        if self._profiling:
+            self._profiling.close()
+            self._profiling = None
 
     def _enter(self, env):
         """Resets the environments, and plays again what a checkpoint says was played in them."""
@@ -541,8 +546,11 @@ class Runner:
             def write(folder):
                 (folder / 'state.json').write_text(json.dumps(state))
                 actions = np.array(self._actions, np.int32).reshape(-1, self._num_envs)
-                np.savez_compressed(folder / 'arrays.npz', actions=actions, **arrays)
-                self._variables.write(str(folder / 'variables'))
+                content = io.BytesIO()  # On a full disk NumPy would leave an open archive.
+                np.savez_compressed(content, actions=actions, **arrays)
+                (folder / 'arrays.npz').write_bytes(content.getvalue())
+                with run_folder.named_for_tensorflow(folder) as name:
+                    self._variables.write(f'{name}/variables')
 
             self._checkpoints.save(self._agent.agent_steps, write)
             kept = self._checkpoints.prune()
@@ -564,9 +572,10 @@ class Runner:
         state = run_folder.read_state(folder)
         arrays = run_folder.read_arrays(folder)
         self._replay.load(self._directory / 'replay', state['replay'])
-        status = self._variables.read(str(folder / 'variables'))
-        status.assert_consumed()
-        status.assert_existing_objects_matched()
+        with run_folder.named_for_tensorflow(folder) as name:
+            status = self._variables.read(f'{name}/variables')
+            status.assert_consumed()
+            status.assert_existing_objects_matched()
         self._iteration = state['iteration']
         self._agent.set_state(state['agent'])
         self._means = metrics.Means(state['means'])

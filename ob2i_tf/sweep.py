@@ -10,9 +10,10 @@ prints beside that folder in seed<seed>.log. It runs on this machine's cores, or
 Ray: 'local' for Ray on this machine, which shares GPUs out, else a cluster, whose machines must
 share the folder. Started again, the sweep runs what is not complete, and an interrupted trial goes
 on from its checkpoint, wherever it is started next. A trial that ends without a new checkpoint is
-started again at most --retries times. A folder that holds a run of another configuration stops the
-sweep before anything runs; more iterations continue a finished trial. --print writes a shell
-command for each trial instead, for other schedulers.
+started again at most --retries times, and one whose folder or checkpoints vanish never. A folder
+that holds a run of another configuration stops the sweep before anything runs; more iterations
+continue a finished trial. --print writes a shell command for each trial instead, for other
+schedulers.
 Exit status: 0 all trials are complete, 1 some are not, 2 the command line or a configuration is
 wrong.
 """
@@ -36,10 +37,10 @@ import threading
 import time
 from pathlib import Path
 
-from ob2i_tf import config, disk
+from ob2i_tf import cli, config, disk
 from ob2i_tf import main as program
 from ob2i_tf.environments import games
-from ob2i_tf.errors import ConfigError, UserError, missing_package, one_line_on_interrupt
+from ob2i_tf.errors import ConfigError, UserError, missing_package
 
 _LAST_LINES = 5  # Of a log, reported of a trial that failed.
 _SAVING_SECONDS = 600  # At most, for a process that was told to save and end.
@@ -207,14 +208,16 @@ def attempt(arguments, base_dir, folder, threads, stopping=lambda: False):
       folder: working directory.
       threads: of the program.
       stopping: called now and then; once it is true, or at a KeyboardInterrupt, which is how Ray
-        cancels, the program is told to save and end.
+        cancels, the program gets SIGTERM, or is not started.
 
     Returns:
       The exit status.
     """
     base_dir = Path(base_dir)
     base_dir.mkdir(parents=True, exist_ok=True)
-    _await_lock(base_dir)
+    _await_lock(base_dir, stopping)
+    if stopping():
+        return 128 + signal.SIGTERM
     variables = ('TF_NUM_INTRAOP_THREADS', 'OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS')
     with open(base_dir.with_name(base_dir.name + '.log'), 'a') as log:
         process = subprocess.Popen(
@@ -231,14 +234,15 @@ def attempt(arguments, base_dir, folder, threads, stopping=lambda: False):
     return process.wait(_SAVING_SECONDS)
 
 
-def _await_lock(base_dir):
+def _await_lock(base_dir, stopping):
     """Waits for the process of an earlier attempt, whose worker died, to save and end."""
-    for _ in range(_SAVING_SECONDS):
+    deadline = time.monotonic() + _SAVING_SECONDS
+    while time.monotonic() < deadline and not stopping():
         try:
             disk.Lock(base_dir).close()
             return
         except UserError:
-            time.sleep(1)
+            time.sleep(0.2)
     # The program itself says that another process is running.
 
 
@@ -265,9 +269,9 @@ class OnThisMachine:
         return self._pool.submit(attempt, arguments, base_dir, folder, threads, stopping)
 
     def ended(self, tasks):
-        """Those that ended; waits a second for the first."""
+        """Those that ended; waits a moment for the first."""
         first = concurrent.futures.FIRST_COMPLETED
-        return concurrent.futures.wait(tasks, timeout=1, return_when=first).done
+        return concurrent.futures.wait(tasks, timeout=0.2, return_when=first).done
 
     def status(self, task):
         """Exit status of the program, or in words why it could not be run."""
@@ -364,6 +368,8 @@ class Sweep:
           The trials that are not complete.
         """
         waiting = collections.deque(trial for trial in all_trials if not trial.complete())
+        self._seen = {trial: (None, trial.newest_checkpoint()) for trial in waiting}
+        self._lost = {}  # Trial -> what of it vanished, in words.
         running = {}  # Task -> (Trial, its newest checkpoint before).
         attempts = collections.Counter()  # Without a new checkpoint.
         told = False
@@ -373,10 +379,20 @@ class Sweep:
                 self._executor.stop(running)
             while waiting and not self._stopping and len(running) < self._processes:
                 trial = waiting.popleft()
-                running[self._submit(trial)] = trial, trial.newest_checkpoint()
+                self._look(trial)
+                if trial in self._lost:
+                    report(trial, 'not started again', [self._lost[trial]])
+                else:
+                    running[self._submit(trial)] = trial, trial.newest_checkpoint()
+            for trial, _ in running.values():
+                self._look(trial)
             for task in self._executor.ended(running):
                 trial, checkpoint = running.pop(task)
                 status = self._executor.status(task)
+                self._look(trial)
+                if trial in self._lost:
+                    report(trial, status, [*trial.last_lines(), self._lost[trial]])
+                    continue
                 if trial.complete():
                     report(trial, status, [])
                     continue
@@ -394,11 +410,34 @@ class Sweep:
         """Lets the trials save and end; `run` then returns."""
         self._stopping = True
 
+    def _look(self, trial):
+        """Notes what is in a trial's folder, or that it is lost: the trial would start over."""
+        folder, checkpoint = _identity(trial.base_dir), trial.newest_checkpoint()
+        folder_seen, checkpoint_seen = self._seen[trial]
+        self._seen[trial] = folder_seen or folder, checkpoint or checkpoint_seen
+        for lost, path in (
+            (folder_seen not in (None, folder), trial.base_dir),
+            (checkpoint_seen and not checkpoint, trial.base_dir / 'checkpoints' / checkpoint_seen),
+        ):
+            if lost:
+                self._lost.setdefault(
+                    trial, f'{path} vanished during the sweep: the trial is not started again'
+                )
+
     def _submit(self, trial):
         base_dir = os.path.abspath(trial.base_dir)
         return self._executor.submit(
             trial.arguments_in(base_dir), base_dir, os.getcwd(), self._threads
         )
+
+
+def _identity(folder):
+    """Device and inode, None if it is not there: another folder of the same name has others."""
+    try:
+        status = os.stat(folder)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _sweep(address, processes, cpus, gpus, retries):
@@ -473,7 +512,7 @@ def _arguments(argv):
     parser.add_argument('--grid', action='append', default=[], metavar='NAME = VALUE, ...')
     parser.add_argument('--tasks', default='', help='names, with commas between, or atari49')
     parser.add_argument('--seeds', type=count, default=1, help='how many, from 0')
-    parser.add_argument('--base_dir', default='runs/sweep')
+    parser.add_argument('--base_dir', type=os.path.expanduser, default='runs/sweep')
     parser.add_argument('--address', help="of a Ray cluster, or 'local' for Ray here")
     parser.add_argument('--processes', type=count, help='at most so many trials at once')
     parser.add_argument('--cpus', type=count, help='cores a trial; by default its share, on Ray 1')
@@ -483,7 +522,7 @@ def _arguments(argv):
     return parser.parse_args(argv)
 
 
-@one_line_on_interrupt()
+@cli.command()
 def main(argv=None):
     """Runs the command line; returns the exit status."""
     arguments = _arguments(argv)

@@ -12,26 +12,26 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / 'ob2i_tf'
 # A module may import what stands above it.
 ORDER = (
-    'types', 'errors', 'csv_columns', 'resources', 'allocator', 'devices', 'disk', 'compiled',
-    'schedules', 'tensors', 'moments', 'optimizers', 'networks', 'posteriors', 'bonuses', 'acting',
-    'targets', 'replay', 'updates', 'learner', 'metrics', 'agent', 'checkpoint',
-    'environments.games', 'environments.vector', 'environments.digits', 'environments.atari',
-    'environments.mnist_maze', 'environments.deep_sea', 'environments.linear_mdp',
-    'environments.watched', 'environments', 'config', 'run_folder', 'runner', 'learnt', 'linear',
-    'linear.lsvi', 'linear.theorem', 'linear.agents', 'linear.regression', 'main', 'sweep',
-    'evaluate', 'analysis', 'analysis.load', 'analysis.scores', 'analysis.tables',
-    'analysis.figures', 'analysis.mazes', 'analysis.regret', 'analysis.page', 'analysis.report',
-    'analysis.__main__', 'analysis.episode',
+    'types', 'errors', 'csv_columns', 'resources', 'cli', 'installed', 'find_runs', 'allocator',
+    'devices', 'disk', 'compiled', 'schedules', 'tensors', 'moments', 'optimizers', 'networks',
+    'posteriors', 'bonuses', 'acting', 'targets', 'replay', 'updates', 'learner', 'metrics',
+    'agent', 'checkpoint', 'environments.games', 'environments.vector', 'environments.digits',
+    'environments.atari', 'environments.mnist_maze', 'environments.deep_sea',
+    'environments.linear_mdp', 'environments.watched', 'environments', 'config', 'run_folder',
+    'runner', 'learnt', 'linear', 'linear.lsvi', 'linear.theorem', 'linear.agents',
+    'linear.regression', 'main', 'sweep', 'evaluate', 'analysis', 'analysis.load',
+    'analysis.scores', 'analysis.tables', 'analysis.figures', 'analysis.mazes', 'analysis.regret',
+    'analysis.page', 'analysis.report', 'analysis.__main__', 'analysis.episode',
 )  # fmt: skip
 # What knows nothing of how agents learn.
 APART = {
     'environments': {'environments', 'types', 'errors'},
     'analysis': {'analysis', 'checkpoint', 'csv_columns', 'environments', 'types', 'errors',
-                 'resources', 'disk'},
+                 'find_runs', 'resources', 'disk', 'cli'},
     'checkpoint': {'types', 'errors', 'disk'},
     'metrics': {'types', 'errors', 'disk'},
     'analysis.episode': {'analysis', 'acting', 'bonuses', 'config', 'environments', 'errors',
-                         'learnt'},  # Which plays a game.
+                         'installed', 'learnt', 'cli'},  # Which plays a game.
 }  # fmt: skip
 
 

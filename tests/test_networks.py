@@ -1,4 +1,5 @@
 import functools
+import re
 
 import numpy as np
 import pytest
@@ -7,6 +8,7 @@ import tensorflow as tf
 import gin
 from ob2i_tf import networks, optimizers, types
 from ob2i_tf.learner import QLearner
+from ob2i_tf.linear.agents import LinearQNetwork
 
 legacy = tf.keras.optimizers.legacy
 
@@ -638,3 +640,16 @@ def test_convolutions_that_are_none_or_do_not_fit_are_named(layers, what):
         networks.build(networks.MultiHeadQNetwork(2, conv_layers=layers), (20, 20, 4), tf.uint8)
     assert 'MultiHeadQNetwork.conv_layers' in str(raised.value)
     assert 'Exception encountered' not in str(raised.value)  # Keras' reason, not its preface.
+
+
+@pytest.mark.parametrize('network, named', [
+    (LinearQNetwork, []), (networks.MultiHeadQNetwork, ['MultiHeadQNetwork.conv_layers']),
+    (networks.IndependentQNetworks, ['MultiHeadQNetwork.conv_layers']),
+])  # fmt: skip
+def test_a_network_that_does_not_fit_names_only_bindings_that_there_are(network, named):
+    with pytest.raises(ValueError) as raised:
+        networks.build(network(2), (4, 4, 4), tf.uint8)
+    assert str(raised.value).startswith(
+        f'{network.__name__} cannot take observations of shape (4, 4, 4)'
+    )
+    assert re.findall(r'\w+\.conv_layers', str(raised.value)) == named

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -484,6 +485,21 @@ def test_a_run_goes_on_only_with_the_data_that_it_began_with(tmp_path):
     run_folder.write_environment(tmp_path, None)
     assert 'data' not in json.loads((tmp_path / 'environment.json').read_text())
     run_folder.check_data(tmp_path, '60,000 digits')  # An older version did not write it.
+
+
+def test_asking_for_the_commit_writes_nothing_into_the_checkout(tmp_path, monkeypatch):
+    def git(*arguments):
+        identity = ('-c', 'user.name=a', '-c', 'user.email=a@b')
+        subprocess.run(['git', *identity, *arguments], cwd=tmp_path, check=True)
+
+    monkeypatch.setattr(run_folder, '__file__', str(tmp_path / 'ob2i_tf' / 'run_folder.py'))
+    (tmp_path / 'file').touch()
+    for arguments in (('init', '-q'), ('add', 'file'), ('commit', '-qm', 'a')):
+        git(*arguments)
+    os.utime(tmp_path / 'file', (0, 0))  # Which `git status` would note in its index.
+    before = (tmp_path / '.git' / 'index').read_bytes()
+    assert len(run_folder._git_commit()) == 40
+    assert (tmp_path / '.git' / 'index').read_bytes() == before
 
 
 @pytest.mark.parametrize('name, value, what', [

@@ -1,14 +1,20 @@
 """Sweeps: what their trials are, and that they run what is missing."""
 
 import csv
+import os
 import shlex
 import shutil
+import signal
+import subprocess
+import sys
+import time
 
 import psutil
 import pytest
 
-from ob2i_tf import config, sweep
+from ob2i_tf import config, disk, sweep
 from ob2i_tf.errors import ConfigError
+from tests.faults import sweeps
 
 TINY = (
     'Runner.num_iterations = 2', 'Runner.training_steps = 20', 'horizon = 10',
@@ -200,6 +206,73 @@ def test_a_stopped_sweep_saves_and_a_later_one_goes_on(tmp_path):
     assert (starts(trial), resumes(trial)) == (1, 1)
 
 
+@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
+def test_a_sweep_that_waits_for_another_one_can_be_stopped(tmp_path, number):
+    trial = sweep.Trial(FILE, (), tmp_path / FILE.partition('.')[0] / 'seed0', 2)
+    trial.base_dir.mkdir(parents=True)
+    with disk.lock(trial.base_dir):  # As another sweep does.
+        command = [f'--gin_files={FILE}', f'--base_dir={tmp_path}',
+                   *(f'--gin_bindings={binding}' for binding in TINY)]  # fmt: skip
+        waiting = subprocess.Popen(
+            [sys.executable, '-m', 'ob2i_tf.sweep', *command], stdout=subprocess.PIPE, text=True
+        )
+        assert waiting.stdout.readline() == '1 trials, 0 complete\n'
+        time.sleep(1)
+        assert waiting.poll() is None
+        waiting.send_signal(number)
+        assert waiting.wait(10) == 1
+        waiting.stdout.close()
+    assert not trial.log.exists()  # No process was started.
+
+
+class _Removed(sweep.OnThisMachine):
+    """Loses `folder` when `trial` has a checkpoint, and what wrote there with it."""
+
+    def __init__(self, trial, folder):
+        super().__init__(1)
+        self._trial, self._folder, self.removed = trial, folder, False
+
+    def ended(self, tasks):
+        if not self.removed and self._trial.newest_checkpoint():
+            self.removed = True
+            while self._folder.exists():  # The trial may write meanwhile.
+                shutil.rmtree(self._folder, ignore_errors=True)
+        return super().ended(tasks)
+
+
+@pytest.mark.parametrize('folder', ['.', 'seed0', 'seed0/checkpoints'])
+def test_a_trial_whose_folder_vanishes_does_not_start_over(tmp_path, folder):
+    many = ('Runner.num_iterations = 300', *TINY[1:])
+    (lost,) = sweep.trials([FILE], tmp_path / 'sweep', bindings=many)
+    (other,) = sweep.trials([FILE], tmp_path / 'sweep' / 'other', bindings=TINY)
+    executor = _Removed(lost, lost.base_dir.parent / folder)
+    reports = {}
+
+    def report(trial, status, lines):
+        reports[trial] = status, lines
+
+    missing = sweep.Sweep(executor, 1, retries=3).run([lost, other], report)
+    assert executor.removed and missing == [lost]
+    assert reports[other] == (0, [])  # Which continues.
+    status, lines = reports[lost]
+    assert status == 1
+    assert lines[-1].startswith(str(lost.base_dir))
+    assert lines[-1].endswith(' vanished during the sweep: the trial is not started again')
+    assert not os.path.exists(lost.log) or starts(lost) == 1
+
+
+def test_a_trial_whose_checkpoints_vanish_before_its_turn_does_not_start_over(tmp_path):
+    made = sweep.trials([FILE], tmp_path, seeds=2, bindings=TINY)
+    (made[1].base_dir / 'checkpoints' / '000000000020').mkdir(parents=True)  # Of an earlier sweep.
+    executor = _Removed(made[1], made[1].base_dir)
+    reports = []
+    missing = sweep.Sweep(executor, 1).run(made, lambda *end: reports.append(end))
+    assert missing == [made[1]] and reports[0] == (made[0], 0, [])
+    trial, status, (line,) = reports[1]
+    assert (trial, status) == (made[1], 'not started again') and '000000000020 vanished' in line
+    assert not made[1].log.exists()
+
+
 def test_ray_runs_a_trial_and_a_second_time_nothing(tmp_path, capsys):
     ray = pytest.importorskip('ray')
     command = [f'--gin_files={FILE}', f'--base_dir={tmp_path}', '--address=local',
@@ -213,3 +286,8 @@ def test_ray_runs_a_trial_and_a_second_time_nothing(tmp_path, capsys):
     assert '1 trials, 0 complete' in capsys.readouterr().out
     assert sweep.main(command) == 0
     assert capsys.readouterr().out == '1 trials, 1 complete\n'
+
+
+def test_a_worker_and_a_node_of_ray_that_are_lost_change_no_row(tmp_path):
+    pytest.importorskip('ray')
+    assert not sweeps.on_nodes(tmp_path, count=2, seeds=2, iterations=60)

@@ -7,9 +7,11 @@ Exit status: 0 the report is written, 1 it could not be, 2 the command line is w
 """
 
 import argparse
+import os
 import sys
 
-from ob2i_tf.errors import UserError, missing_package, one_line_on_interrupt
+from ob2i_tf import cli
+from ob2i_tf.errors import UserError, missing_package
 
 
 def _parser():
@@ -21,7 +23,9 @@ def _parser():
         'runs', nargs='+', metavar='RUNS',
         help='a folder with run folders in it, at any depth; NAME=FOLDER gives all of them a name',
     )  # fmt: skip
-    parser.add_argument('--out', required=True, metavar='DIR', help='folder for the report')
+    parser.add_argument(
+        '--out', required=True, type=os.path.expanduser, metavar='DIR', help='folder for the report'
+    )
     parser.add_argument(
         '--score', choices=('last', 'best'), default='last',
         help='which evaluation of a run is its score in tables and figures (default: last)',
@@ -32,7 +36,7 @@ def _parser():
     return parser
 
 
-@one_line_on_interrupt()
+@cli.command()
 def main(argv=None):
     """Runs the command line; returns the exit status."""
     arguments = _parser().parse_args(argv)

@@ -19,7 +19,8 @@ from typing import List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
-from ob2i_tf.errors import UserError, missing_package, one_line_on_interrupt
+from ob2i_tf import cli, installed
+from ob2i_tf.errors import UserError, missing_package
 
 NUM_SPIKES = 8  # As the paper's figure of VideoPinball.
 
@@ -56,13 +57,14 @@ class Recording(NamedTuple):
     finished: bool = True
 
 
-def record(run, seed=0, max_steps=3000) -> Recording:
+def record(run, seed=0, max_steps=3000, allow_imports=()) -> Recording:
     """Plays one game as the run evaluates.
 
     Args:
       run: run folder.
       seed: of the game.
       max_steps: agent steps after which the recording ends, if the game has not.
+      allow_imports: see `learnt.load_learnt`.
 
     Raises:
       UserError: if the run cannot be restored.
@@ -73,7 +75,7 @@ def record(run, seed=0, max_steps=3000) -> Recording:
 
     if not (Path(run) / 'config.gin').is_file():
         raise UserError(f'{run} is no run folder: it has no config.gin')
-    learnt = load_learnt(run)
+    learnt = load_learnt(run, allow_imports)
     rng = np.random.default_rng(seed)
     steps = {name: [] for name in ('frames', 'actions', 'random', 'rewards', 'q', 'cells')}
     with contextlib.closing(environments.make(num_envs=1, seed=seed)) as env:
@@ -465,28 +467,36 @@ def write(recording, out) -> Path:
         (out / f'{picture.name}.svg').write_text(picture.svg, encoding='utf-8')
     video(recording, steps, out / 'episode.gif')
     path = out / 'episode.html'
-    path.write_text(viewer(recording, steps, pictures), encoding='utf-8')
+    text = viewer(recording, steps, pictures)
+    path.write_text(text, encoding='utf-8', errors='backslashreplace')  # Paths may be any bytes.
     return path
 
 
-@one_line_on_interrupt()
+@cli.command()
 def main(argv=None):
     """Runs the command line; returns the exit status."""
     parser = argparse.ArgumentParser(
         prog='python -m ob2i_tf.analysis.episode',
         description='Plays one game with a trained agent and shows the UCB-bonus of every step.',
     )
-    parser.add_argument('run', metavar='RUN', help='a run folder')
-    parser.add_argument('--out', required=True, metavar='DIR', help='folder for what it writes')
+    parser.add_argument('run', type=os.path.expanduser, metavar='RUN', help='a run folder')
+    parser.add_argument(
+        '--out', required=True, type=os.path.expanduser, metavar='DIR',
+        help='folder for what it writes',
+    )  # fmt: skip
     parser.add_argument('--seed', type=int, default=0, help='of the game (default: 0)')
     parser.add_argument(
         '--max_steps', type=int, default=3000, help='agent steps at most (default: 3000)'
     )
+    installed.add_flag(parser)
     arguments = parser.parse_args(argv)
     if arguments.max_steps < 1 or arguments.seed < 0:
         parser.error('--max_steps must be at least 1 and --seed at least 0')
     try:
-        path = write(record(arguments.run, arguments.seed, arguments.max_steps), arguments.out)
+        game = record(
+            arguments.run, arguments.seed, arguments.max_steps, arguments.allow_imports
+        )
+        path = write(game, arguments.out)
     except ModuleNotFoundError as error:
         print('error:', missing_package(error, 'analysis'), file=sys.stderr)
         return 1

@@ -13,11 +13,11 @@ import pandas as pd
 from ob2i_tf import csv_columns, environments
 from ob2i_tf.environments import games
 from ob2i_tf.errors import UserError
+from ob2i_tf.find_runs import find_runs
 
 TRAIN_COLUMNS = ('iteration', 'frames', 'score_mean', 'episode_length_mean', 'bonus_mean',
                  'next_bonus_mean')  # fmt: skip
 _FILES = ('config.gin', 'eval.csv', 'train.csv')
-_INSIDE_A_RUN = ('checkpoints', 'replay', 'tensorboard')
 # What may differ between the runs of one method.
 _FREE = re.compile(
     r'make_environment\.name|.*\.(seed|maze_seed|wall_density|num_threads)|'
@@ -84,7 +84,9 @@ def load(sources) -> Runs:
     problems, found = [], {}
     for source in sources:
         name, path = _name_and_path(source)
-        folders = find(path)
+        if not os.path.isdir(path):
+            raise UserError(f'no folder {path}')
+        folders = find_runs(path, _FILES)
         if not folders:
             problems.append(f'{path}: no run folder in it')
         for folder in folders:
@@ -103,25 +105,11 @@ def load(sources) -> Runs:
     return Runs(runs, problems)
 
 
-def find(path) -> List[Path]:
-    """Run folders at or below `path`, sorted."""
-    path = Path(path)
-    if not path.is_dir():
-        raise UserError(f'no folder {path}')
-    found = []
-    for folder, names, files in os.walk(path):
-        if any(file in files for file in _FILES):
-            found.append(Path(folder))
-            names[:] = [name for name in names if name not in _INSIDE_A_RUN]
-        names.sort()
-    return found
-
-
 def _name_and_path(source):
     name, equals, path = str(source).partition('=')
-    if equals and name and not Path(source).exists():
-        return name, path
-    return None, str(source)
+    if equals and name and not os.path.exists(os.path.expanduser(source)):
+        return name, os.path.expanduser(path)
+    return None, os.path.expanduser(source)
 
 
 # One run.
@@ -209,7 +197,7 @@ def _by_path(folder, game):
 
 def _read_text(path, report):
     try:
-        return path.read_text(encoding='utf-8', errors='replace')
+        return path.read_text(encoding='utf-8-sig', errors='replace')
     except FileNotFoundError:
         report(f'no {path.name}')
     except OSError as error:

@@ -22,13 +22,15 @@ Exit status: 0 written, 1 it could not be, 2 the command line is wrong.
 import argparse
 import io
 import math
+import os
 import sys
 from pathlib import Path
 
 import numpy as np
 
+from ob2i_tf import cli
 from ob2i_tf.environments import mnist_maze
-from ob2i_tf.errors import UserError, missing_package, one_line_on_interrupt
+from ob2i_tf.errors import UserError, missing_package
 
 try:
     import pandas as pd
@@ -127,7 +129,7 @@ def _read(run, name, problems):
 def _read_evaluation(path, problems):
     columns = ('run', 'agent_steps', 'preferences', 'score', 'length')
     try:
-        text = Path(path).read_text()
+        text = Path(path).read_text('utf-8', 'surrogateescape')
         whole, _, rest = text.rpartition('\n')  # It may still be written.
         table = pd.read_csv(io.StringIO(whole))
     except (OSError, ValueError) as error:
@@ -389,13 +391,13 @@ def write(sources, out, evaluation=None, earlier=None) -> Path:
     compared.to_csv(out / 'comparison.csv', index=False, float_format='%.4g')
     picture = figure(of_runs)
     (out / 'relative_length.png').write_bytes(picture.png)
-    (out / 'relative_length.svg').write_text(picture.svg)
+    (out / 'relative_length.svg').write_text(picture.svg, encoding='utf-8')
     for problem in runs.problems:
         print('note:', problem, file=sys.stderr)
     return out
 
 
-@one_line_on_interrupt()
+@cli.command()
 def main(argv=None):
     """Runs the command line; returns the exit status."""
     parser = argparse.ArgumentParser(
@@ -403,9 +405,10 @@ def main(argv=None):
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument('runs', nargs='+', metavar='RUNS')
-    parser.add_argument('--out', required=True, metavar='DIR')
-    parser.add_argument('--evaluation', metavar='FILE')
-    parser.add_argument('--earlier', metavar='DIR')
+    path = os.path.expanduser
+    parser.add_argument('--out', required=True, type=path, metavar='DIR')
+    parser.add_argument('--evaluation', type=path, metavar='FILE')
+    parser.add_argument('--earlier', type=path, metavar='DIR')
     arguments = parser.parse_args(argv)
     try:
         print(write(arguments.runs, arguments.out, arguments.evaluation, arguments.earlier))

@@ -14,14 +14,15 @@ Exit status: 0 written, 1 it could not be, 2 the command line is wrong.
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 
 import numpy as np
 
-from ob2i_tf import checkpoint
+from ob2i_tf import checkpoint, cli
 from ob2i_tf.environments import linear_mdp
-from ob2i_tf.errors import UserError, missing_package, one_line_on_interrupt
+from ob2i_tf.errors import UserError, missing_package
 
 try:
     import pandas as pd
@@ -162,7 +163,7 @@ def figure(table):
         return figures.rendered('regret', 'Regret on a linear MDP', caption, picture)
 
 
-@one_line_on_interrupt()
+@cli.command()
 def main(argv=None):
     """Runs the command line; returns the exit status."""
     parser = argparse.ArgumentParser(
@@ -170,7 +171,7 @@ def main(argv=None):
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument('runs', nargs='+', metavar='RUNS', help='a folder, or NAME=FOLDER')
-    parser.add_argument('--out', required=True, metavar='DIR')
+    parser.add_argument('--out', required=True, type=os.path.expanduser, metavar='DIR')
     arguments = parser.parse_args(argv)
     try:
         runs = load.load(arguments.runs)
@@ -182,7 +183,7 @@ def main(argv=None):
         summary(table).to_csv(out / 'summary.csv', index=False, float_format='%.4g')
         picture = figure(table)
         (out / 'regret.png').write_bytes(picture.png)
-        (out / 'regret.svg').write_text(picture.svg)
+        (out / 'regret.svg').write_text(picture.svg, encoding='utf-8')
     except (UserError, OSError) as error:
         print('error:', ' '.join(str(error).split()), file=sys.stderr)
         return 1

@@ -76,7 +76,8 @@ def write(sources, out, score='score_last', method=None) -> Path:
         ('runs', 'Runs', _runs(runs, out)),
     ]  # fmt: skip
     path = out / 'report.html'
-    path.write_text(page.page('Runs beside the published results', sections), encoding='utf-8')
+    text = page.page('Runs beside the published results', sections)
+    path.write_text(text, encoding='utf-8', errors='backslashreplace')  # Paths may be any bytes.
     return path
 
 

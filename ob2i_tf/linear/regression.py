@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from ob2i_tf import bonuses, networks, optimizers, types
-from ob2i_tf.errors import missing_package, one_line_on_interrupt
+from ob2i_tf import bonuses, cli, networks, optimizers, types
+from ob2i_tf.errors import missing_package
 from ob2i_tf.learner import QLearner
 
 NUM_NETWORKS, NUM_POINTS = 20, 60
@@ -54,10 +54,13 @@ def fit(x, y, steps=12_000, seed=0):
     return lambda x: pair[0](inputs(x)).numpy()[..., 0]
 
 
-@one_line_on_interrupt()
+@cli.command()
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--out', type=Path, required=True, help='folder for the table and figure')
+    parser.add_argument(
+        '--out', type=lambda path: Path(path).expanduser(), required=True,
+        help='folder for the table and figure',
+    )  # fmt: skip
     out = parser.parse_args().out
     try:
         import matplotlib

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ob2i_tf.errors import missing_package, one_line_on_interrupt
+from ob2i_tf import cli
+from ob2i_tf.errors import missing_package
 from ob2i_tf.linear import lsvi
 
 
@@ -48,10 +49,13 @@ def relative_error(num_heads, size=10, num_rows=100, regularisation=1.0, seed=0)
     return np.sqrt(np.mean((spread / lsvi.norms(test, inverse) - 1) ** 2))
 
 
-@one_line_on_interrupt()
+@cli.command()
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--out', type=Path, required=True, help='folder for the table and figure')
+    parser.add_argument(
+        '--out', type=lambda path: Path(path).expanduser(), required=True,
+        help='folder for the table and figure',
+    )  # fmt: skip
     out = parser.parse_args().out
     try:
         import matplotlib

@@ -30,14 +30,16 @@ class Started:
       before: see `processes.start`.
       gin_file: of the run.
       output: what it prints goes there, and otherwise beside the run's folder.
+      largest_file_bytes: see `processes.start`.
     """
 
-    def __init__(self, base_dir, bindings=BINDINGS, before=(), gin_file=GIN_FILE, output=None):
+    def __init__(self, base_dir, bindings=BINDINGS, before=(), gin_file=GIN_FILE, output=None,
+                 largest_file_bytes=None):
         self._output = Path(output or f'{base_dir}.stderr')
         self.process = processes.start(
             ['run', f'--gin_files={gin_file}', f'--base_dir={base_dir}',
              *(f'--gin_bindings={binding}' for binding in bindings)],
-            self._output, before=before)  # fmt: skip
+            self._output, largest_file_bytes=largest_file_bytes, before=before)  # fmt: skip
 
     def end(self, timeout_seconds=600):
         """(exit status, all that was printed); a process that does not end is killed."""

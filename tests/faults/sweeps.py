@@ -2,12 +2,16 @@
 
   python -m tests.faults.sweeps
   python -m tests.faults.sweeps --gin_file=lsvi_epsilon_linear_mdp.gin   # quicker trials
+  python -m tests.faults.sweeps --nodes=2
 
 In the end each trial is complete, each of its iterations is in train.csv once, and no trial was
-started again after it was complete. Exit status 0 if so.
+started again after it was complete. With --nodes linear MDPs run on a Ray cluster of so many nodes,
+all on this machine, of which one worker is killed and one node is removed: the rows of each trial
+are those of a run that nothing disturbed. Exit status 0 if so.
 """
 
 import argparse
+import contextlib
 import csv
 import json
 import os
@@ -21,6 +25,7 @@ from pathlib import Path
 import psutil
 
 from ob2i_tf import sweep
+from tests.faults import runs
 
 ITERATIONS = 12
 MAZE = (
@@ -56,14 +61,84 @@ def wait(process, condition, *arguments):
         time.sleep(0.1)
 
 
+def halfway(process, trials):
+    """A trial that has a checkpoint and is not complete, its process and its worker."""
+    while process.poll() is None:
+        for trial, processes in workers_of(trials).items():
+            if trial.newest_checkpoint() and not trial.complete():
+                return trial, processes
+    raise SystemExit('the sweep ended too early')
+
+
+# On several nodes.
+
+
+@contextlib.contextmanager
+def cluster(count):
+    """A Ray cluster on this machine: a head without cores, and `count` nodes of one core."""
+    os.environ['RAY_USAGE_STATS_ENABLED'] = '0'
+    from ray.cluster_utils import Cluster
+
+    made = Cluster()
+    try:
+        made.add_node(num_cpus=0, include_dashboard=False)
+        nodes = [made.add_node(num_cpus=1) for _ in range(count)]
+        yield made, nodes
+    finally:
+        made.shutdown()
+
+
+def on_nodes(base_dir, count, seeds, iterations):
+    """What is wrong with the trials of a sweep that loses a worker and a node, in words."""
+    bindings = (f'Runner.num_iterations = {iterations}', *LINEAR)
+
+    def trials(name):
+        return sweep.trials([runs.GIN_FILE], base_dir / name, (), (), seeds, bindings)
+
+    undisturbed, disturbed = trials('undisturbed'), trials('disturbed')
+    sweep.Sweep(sweep.OnThisMachine(2), 2).run(undisturbed, lambda *end: None)
+    with cluster(count) as (made, nodes):
+        process = subprocess.Popen([
+            sys.executable, '-m', 'ob2i_tf.sweep', f'--gin_files={runs.GIN_FILE}',
+            f'--seeds={seeds}', f'--base_dir={base_dir / "disturbed"}', f'--address={made.address}',
+            *(f'--gin_bindings={binding}' for binding in bindings),
+        ])  # fmt: skip
+        killed, (_, worker) = halfway(process, disturbed)
+        worker.kill()
+        print(f'killed the worker of {killed.base_dir.name}', flush=True)
+        wait(process, lambda: starts(killed) == 2)
+        removed, (_, worker) = halfway(process, disturbed)
+        above = {parent.pid for parent in worker.parents()}
+        (node,) = (n for n in nodes if n.all_processes['raylet'][0].process.pid in above)
+        made.remove_node(node)
+        print(f'removed the node of {removed.base_dir.name}', flush=True)
+        status = process.wait()
+    wrong = [f'status {status}'] if status else []
+    for trial, other in zip(disturbed, undisturbed):
+        name, log = trial.base_dir.name, trial.log.read_text()
+        print(f'{name}: {log.count("Resuming in")} times resumed')
+        if log.count('Starting in') != 1:
+            wrong.append(f'{name} started over')
+        if trial in (killed, removed) and 'Resuming in' not in log:
+            wrong.append(f'{name} was not resumed')
+        if runs.rows(trial.base_dir) != runs.rows(other.base_dir):
+            wrong.append(f'the rows of {name} differ')
+    return wrong
+
+
 def main():
     parser = argparse.ArgumentParser(
         'tests.faults.sweeps', description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument('--gin_file', default='ob2i_mnist_maze.gin')
     parser.add_argument('--address', help='as of the sweep; without, no Ray')
+    parser.add_argument('--nodes', type=sweep.count, help='of a Ray cluster on this machine')
     arguments = parser.parse_args()
     base_dir = Path(tempfile.mkdtemp(prefix='sweep-'))
+    if arguments.nodes:
+        wrong = on_nodes(base_dir, arguments.nodes, seeds=12, iterations=100)
+        print(f'wrong: {wrong}')
+        return int(bool(wrong))
     maze = 'maze' in arguments.gin_file
     bindings = (f'Runner.num_iterations = {ITERATIONS}', *(MAZE if maze else LINEAR))
     trials = sweep.trials([arguments.gin_file], base_dir, (), (), 12, bindings)
@@ -80,25 +155,17 @@ def main():
     def enough(count):
         return len(complete()) >= count
 
-    def halfway(process):
-        """A trial that has a checkpoint and is not complete, its process and its worker."""
-        while process.poll() is None:
-            for trial, processes in workers_of(trials).items():
-                if trial.newest_checkpoint() and not trial.complete():
-                    return trial, processes
-        raise SystemExit('the sweep ended too early')
-
     finished = {}  # Trial -> how often it had been started when it was seen to be complete.
     for number, until in enumerate((3, 7)):
         process = subprocess.Popen(command)
         wait(process, enough, until)
         if number:  # One worker dies too, while the sweep lives on.
-            trial, (program, worker) = halfway(process)
+            trial, (program, worker) = halfway(process, trials)
             (worker if arguments.address else program).send_signal(signal.SIGKILL)
             print(f'killed the worker of {trial.base_dir.name}', flush=True)
             wait(process, trial.complete)
             print(f'{trial.base_dir.name} complete: {trial.complete()}', flush=True)
-        halfway(process)
+        halfway(process, trials)
         process.kill()
         process.wait()
         print(f'killed the sweep with {len(complete())} of 12 complete', flush=True)

@@ -195,6 +195,20 @@ def test_only_what_is_synced_is_certain_after_a_power_cut(tmp_path):
     assert left[0]['b'] == b'older' and any('b' not in tree for tree in left)
 
 
+@pytest.mark.parametrize('largest_file_bytes', [20_000, 22_000, 30_000])
+def test_nothing_follows_the_error_line_of_a_full_disk(tmp_path, largest_file_bytes):
+    """Where the arrays of a checkpoint do not fit, and its replay does."""
+    bindings = ('Runner.num_iterations = 1', 'Runner.training_steps = 40', 'horizon = 4',
+                "make_linear_mdp.kind = 'linear'", 'make_linear_mdp.num_features = 300',
+                'EpisodeReplay.capacity_transitions = 10')  # fmt: skip
+    started = runs.Started(tmp_path / 'run', bindings, largest_file_bytes=largest_file_bytes)
+    status, printed = started.end()
+    assert status == 1
+    assert runs.last_line(printed).startswith('error: cannot write to the run folder')
+    assert [path.name for path in (tmp_path / 'run' / 'replay').iterdir()]
+    assert not runs.checkpoints(tmp_path / 'run')
+
+
 def test_a_clock_that_jumps_changes_nothing():
     check(campaign.clocks(campaign.seeded(0), count=1))
 
