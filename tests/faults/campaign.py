@@ -170,8 +170,10 @@ def power_cuts_after_faults(rng, count=None):
     journals = _recorded(folder, _dies_in_save(1))
     operations = [entry[0] for entry in power.read(journals[0])]
     cuts = power.cuts(journals, folder / 'disk', rng, losses=[0.5] * 8)
-    # Folders there and their files lost comes first: what exists is not made, nor synced, again.
-    cuts.sort(key=lambda cut: (-sum(x is None for x in cut.left.values()), len(cut.left)))
+    # Folders kept and files lost comes first: a folder that exists is not made and synced again.
+    replay = Path('games/run/replay')
+    files = lambda left: sum(content is not None for content in left.values())  # noqa: E731
+    cuts.sort(key=lambda cut: (replay not in cut.left, files(cut.left)))
     shutil.rmtree(folder)
     sync = 'fsync of a folder'
     series = [{'number': i, 'only': sync} for i in range(1, 1 + operations.count(sync))]
