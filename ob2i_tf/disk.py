@@ -3,6 +3,7 @@
 No file is written through a symbolic link: a link in a run folder may point anywhere.
 """
 
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -51,12 +52,17 @@ class FileChangedError(OSError):
 
 
 def make_folder(path):
-    """Creates a folder and its missing parents, so that they survive a power cut."""
+    """Creates a folder and its missing parents, so that they survive a power cut.
+
+    An earlier process may have been killed after it made the folder and before it synced the name.
+    """
     path = Path(path)
-    created = [folder for folder in (path, *path.parents) if not folder.exists()]
-    path.mkdir(parents=True, exist_ok=True)
-    for folder in created:
-        sync(folder.parent)
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    existing = missing[-1].parent if missing else path
+    for folder in (existing, *reversed(missing)):
+        folder.mkdir(exist_ok=True)
+        with contextlib.suppress(PermissionError):  # Of a parent that is not the user's.
+            sync(folder.parent)
 
 
 def open_nofollow(path, mode, **keywords):

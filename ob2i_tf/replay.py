@@ -474,7 +474,8 @@ class EpisodeReplay:
         if directory != self._directory:
             self._forget_saved()
             self._directory = directory
-        disk.make_folder(directory)
+        if not os.path.isdir(directory):  # At every flush it would take a sync.
+            disk.make_folder(directory)
         start = max(self._unsaved_id - self._first_id, 0)
         stop, size = start, 0
         while stop < self.num_episodes:

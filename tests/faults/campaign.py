@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from tests.faults import injections, runs, unsound
+from tests.faults import injections, power, runs, unsound
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,38 +21,46 @@ class Outcome:
     seen: str
 
 
+RESUMED = 'the same command ends with the rows of a run never disturbed'
+
+
 class Skipped(Exception):
     """A fault that this machine does not let us try."""
 
 
 @functools.cache
-def straight():
+def straight(bindings=runs.BINDINGS):
     """Folder of a run that nothing disturbed."""
     base_dir = Path(tempfile.mkdtemp(prefix='faults-')) / 'run'
-    status, printed = runs.run(base_dir)
+    status, printed = runs.run(base_dir, bindings)
     assert status == 0, printed
     return base_dir
 
 
-def finish(base_dir, had, **run):
+def finish(base_dir, had, bindings=runs.BINDINGS, output=None, half_deleted=False):
     """Runs to the end after a disturbance; what is wrong then.
 
     Args:
-      base_dir: the folder.
-      had: checkpoints, of which the newest, or a newer one, has to be there still.
-      **run: of `runs.run`.
+      base_dir: The folder.
+      had: Checkpoints, of which the newest, or a newer one, has to be there still.
+      bindings: Of the run.
+      output: See `runs.Started`.
+      half_deleted: Whether older checkpoints may be damaged.
     """
-    there = runs.checkpoints(base_dir)
-    if had and (not there or there[-1] < had[-1]):
+    there, damaged = runs.checkpoints(base_dir), runs.damaged(base_dir)
+    intact = [name for name in there if name not in damaged]
+    if had and (not intact or intact[-1] < had[-1]):
         return f'checkpoint {had[-1]} is lost'
-    if damaged := runs.damaged(base_dir):
+    if damaged and not half_deleted:
         return f'damaged checkpoints {damaged}'
-    status, printed = runs.run(base_dir, **run)
+    status, printed = runs.run(base_dir, bindings, output=output)
     if status:
-        return f'does not go on: {runs.last_line(printed)}'
+        return f'does not resume: {_short(runs.last_line(printed), base_dir)}'
     if there and 'Resuming' not in printed:
         return 'started over silently'
-    return '' if runs.rows(base_dir) == runs.rows(straight()) else 'other rows'
+    if had and f'{had[-1]}: ' in printed:  # Skipped, as the warning says.
+        return f'checkpoint {had[-1]} cannot be read'
+    return '' if runs.rows(base_dir) == runs.rows(straight(bindings)) else 'other rows'
 
 
 def series(fault, folder, injection, rng, kills):
@@ -79,12 +87,12 @@ def series(fault, folder, injection, rng, kills):
     yield Outcome(f'{fault}: the series ends', wrong, 'rows equal to those of a run never killed')
 
 
-def before_a_write(rng):
-    return functools.partial(injections.kill_at_write, rng.randint(1, 90))
+def before_an_operation(rng):
+    return functools.partial(injections.kill_before_operation, rng.randint(1, 150))
 
 
 def kills(rng, count=50):
-    """SIGKILL at random moments of training, evaluating and saving, and before random writes."""
+    """SIGKILL at random moments of training, evaluating, saving, and before random operations."""
 
     def in_phase(rng, phase):
         return functools.partial(injections.kill_in, phase, rng.randint(1, 2), rng.random() * 1.2)
@@ -93,7 +101,7 @@ def kills(rng, count=50):
         (f'SIGKILL while it {what}', functools.partial(in_phase, phase=phase))
         for phase, what in zip(injections.PHASES, ('trains', 'evaluates', 'saves'))
     ]
-    kinds.append(('SIGKILL before a random write', before_a_write))
+    kinds.append(('SIGKILL before a random operation', before_an_operation))
     each = -(-count // len(kinds))
     for fault, injection in kinds:
         left = each
@@ -102,6 +110,118 @@ def kills(rng, count=50):
                 outcomes = list(series(fault, folder, injection, rng, min(left, 5)))
             left -= max(1, len(outcomes) - 1)
             yield from outcomes
+
+
+SHORT = (*runs.BINDINGS, 'Runner.num_iterations = 2')  # Saves after 10, 20, 24, 30, 40, 48 steps.
+
+
+def _recorded(folder, *deaths):
+    """Journals of SHORT, run in `folder` by one process for each of the deaths; (): to the end."""
+    journals = []
+    for number, death in enumerate(deaths):
+        journals.append(folder / f'journal{number}')
+        before = [functools.partial(power.record, folder / 'disk', journals[-1]), *death]
+        status, printed = runs.run(
+            folder / 'disk' / 'games' / 'run', SHORT, before, output=folder / 'stderr'
+        )
+        assert status == (-9 if death else 0), printed
+    return journals
+
+
+def _dies_in_save(number):
+    return [functools.partial(injections.kill_in_save, number)]
+
+
+def _scratch_disk():
+    folder = Path(tempfile.mkdtemp(prefix='faults-'))
+    (folder / 'disk').mkdir()
+    return folder
+
+
+def _after_cut(cut):
+    """What is wrong with the run that resumes after a power cut."""
+    with tempfile.TemporaryDirectory() as folder:
+        power.write(cut.left, folder)
+        return finish(
+            Path(folder) / 'games' / 'run', [cut.saved] if cut.saved else [], SHORT,
+            Path(folder) / 'stderr', half_deleted=True,
+        )  # fmt: skip
+
+
+def power_cuts(rng, count=None):
+    """Power cuts at every operation of a run, which dies in its third save and is then resumed."""
+    folder = _scratch_disk()
+    journals = _recorded(folder, _dies_in_save(3), ())
+    cuts = power.cuts(journals, folder / 'disk', rng, losses=(1, 0.5, 0.5, 0.1))
+    shutil.rmtree(folder)
+    # All lost after the first saves comes first: a small count tries no more.
+    rng.shuffle(cuts)
+    cuts.sort(key=lambda cut: cut.saved if cut.operation == 'saved' and cut.loss == 1 else '~')
+    for cut in cuts[:count]:
+        lost = 'all' if cut.loss == 1 else f'{cut.loss:.0%}'
+        when = 'after a save' if cut.saved else 'before the first save'
+        fault = f'power cut {when}, {lost} lost of what is not synced'
+        yield Outcome(fault, _after_cut(cut), RESUMED)
+
+
+def power_cuts_after_faults(rng, count=None):
+    """All lost after the first save of a run that met a kill, or another cut, before it."""
+    folder = _scratch_disk()
+    journals = _recorded(folder, _dies_in_save(1))
+    operations = [entry[0] for entry in power.read(journals[0])]
+    cuts = power.cuts(journals, folder / 'disk', rng, losses=[0.5] * 8)
+    # Folders kept and files lost comes first: a folder that exists is not made and synced again.
+    replay = Path('games/run/replay')
+    files = lambda left: sum(content is not None for content in left.values())  # noqa: E731
+    cuts.sort(key=lambda cut: (replay not in cut.left, files(cut.left)))
+    shutil.rmtree(folder)
+    sync = 'fsync of a folder'
+    series = [{'number': i, 'only': sync} for i in range(1, 1 + operations.count(sync))]
+    tries = [(f'SIGKILL before each {sync} in turn', {}, series)]
+    tries += [('power cut, 50% lost', cut.left, []) for cut in cuts[: len(operations)]]
+    numbers = range(1, len(operations) + 1)
+    tries += [('SIGKILL before an operation', {}, [{'number': number}]) for number in numbers]
+    for name, left, kills_before in tries[:count]:
+        folder = _scratch_disk()
+        power.write(left, folder / 'disk')
+        kill = functools.partial(injections.kill_before_operation, folder=folder / 'disk')
+        deaths = [[functools.partial(kill, **which)] for which in kills_before]
+        journals = _recorded(folder, *deaths, ())
+        cuts = power.cuts(journals, folder / 'disk', rng, losses=(1,))
+        cut = next(cut for cut in cuts if cut.operation == 'saved')
+        shutil.rmtree(folder)
+        yield Outcome(f'{name}; a save; a power cut, all lost', _after_cut(cut), RESUMED)
+
+
+STARTS = {'a run': (), 'a resume': _dies_in_save(4), 'a resume with replay': _dies_in_save(5)}
+
+
+def kills_before_operations(rng, count=None, starts=STARTS):
+    """SIGKILL before every operation in turn: of a run, and of two that are resumed."""
+    cases, disks = [], {}
+    for name, death in starts.items():
+        folder = _scratch_disk()
+        if death:
+            _recorded(folder, death)
+        disks[name] = runs.scratch_copy(folder / 'disk')
+        operations = [entry[0] for entry in power.read(_recorded(folder, ())[0])]
+        operations = [operation for operation in operations if operation != 'saved']
+        cases += [(name, *numbered) for numbered in enumerate(operations, 1)]
+        shutil.rmtree(folder)
+    for name, number, operation in rng.sample(cases, min(count or len(cases), len(cases))):
+        disk = runs.scratch_copy(disks[name])
+        base_dir, output = disk / 'games' / 'run', disk.parent / 'stderr'
+        had = runs.checkpoints(base_dir)
+        kill = functools.partial(injections.kill_before_operation, number, disk)
+        status, printed = runs.run(base_dir, SHORT, [kill], output=output)
+        wrong = '' if status == -9 else f'status {status}: {runs.last_line(printed)}'
+        had = max(had, runs.checkpoints(base_dir), key=lambda names: names[-1:])
+        wrong = wrong or finish(base_dir, had, SHORT, output)
+        wrong = wrong and f'before {operation} ({number}): {wrong}'
+        yield Outcome(f'SIGKILL before an operation of {name}', wrong, RESUMED)
+        shutil.rmtree(disk.parent)
+    for disk in disks.values():
+        shutil.rmtree(disk.parent)
 
 
 def _flip(path):
@@ -312,6 +432,9 @@ ALL = {
     function.__name__: function
     for function in (
         kills,
+        kills_before_operations,
+        power_cuts,
+        power_cuts_after_faults,
         damages,
         full_disks,
         read_only_folders,

@@ -5,12 +5,17 @@ import os
 import random
 import resource
 import signal
+import stat
+import sys
 import threading
 import time
 
 import numpy as np
 
 PHASES = ('train', 'evaluate', 'save')
+_OPERATIONS = {f'os.{name}' for name in ('link', 'mkdir', 'remove', 'rename', 'rmdir', 'symlink',
+                                         'truncate')}  # fmt: skip
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _NEW_NAMESPACE = 0x00020000  # CLONE_NEWNS
 _PRIVATE = 0x4000 | 0x40000  # MS_REC | MS_PRIVATE
 
@@ -53,22 +58,67 @@ def kill_in(phase, entry, fraction):
     setattr(Runner, f'_{phase}', run_and_die)
 
 
-def kill_at_write(number):
-    """SIGKILL just before the `number`-th change to the file system that Python makes."""
-    import sys
+def before_operations(call, folder='/'):
+    """Calls `call(operation, path or descriptor)` before each change that Python makes to files.
 
-    left = number
+    Args:
+      call: It may not change files itself.
+      folder: Only it and what is below counts, and paths relative to a descriptor (of rmtree).
+    """
+    fsync, opened = os.fsync, None
+
+    def counts(path):
+        if isinstance(path, int):
+            path = os.readlink(f'/proc/self/fd/{path}')
+        path = os.fsdecode(path)
+        return not os.path.isabs(path) or os.path.join(path, '').startswith(f'{folder}'.rstrip('/'))
 
     def audit(event, arguments):
-        nonlocal left
-        mode = arguments[1] if event == 'open' else None
-        writes = isinstance(mode, str) and set(mode) & set('wax')
-        if writes or event in ('os.rename', 'os.remove', 'os.mkdir', 'os.truncate', 'os.rmdir'):
-            left -= 1
-            if not left:
-                _kill()
+        nonlocal opened
+        path = arguments[0] if event == 'open' or event in _OPERATIONS else None
+        if path is None or event == 'open' and not arguments[2] & _WRITING or not counts(path):
+            return
+        again, opened = opened, event == 'open' and arguments[1] and path
+        if event == 'open' and not arguments[1] and again == path:
+            return  # By os.open, as the opener of the `open` before.
+        truncates = event == 'open' and arguments[2] & os.O_TRUNC
+        call('open to truncate' if truncates else event.removeprefix('os.'), path)
+
+    def audited_fsync(descriptor):
+        if counts(descriptor):
+            folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+            call('fsync of a folder' if folder else 'fsync', descriptor)
+        return fsync(descriptor)
 
     sys.addaudithook(audit)
+    os.fsync = audited_fsync  # Python audits all the others.
+
+
+def kill_before_operation(number, folder='/', only=None):
+    """SIGKILL before the `number`-th operation of `before_operations`, or of those named `only`."""
+    left = number
+
+    def count(operation, _):
+        nonlocal left
+        left -= only in (None, operation)
+        if not left:
+            _kill()
+
+    before_operations(count, folder)
+
+
+def kill_in_save(number):
+    """SIGKILL in the `number`-th save, when its files are written and nothing of them is synced."""
+    from ob2i_tf.checkpoint import Checkpoints
+
+    save, left = Checkpoints.save, number
+
+    def save_and_die(self, agent_steps, write):
+        nonlocal left
+        left -= 1
+        save(self, agent_steps, write if left else lambda folder: (write(folder), _kill()))
+
+    Checkpoints.save = save_and_die
 
 
 def _kill():

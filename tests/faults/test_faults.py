@@ -14,7 +14,7 @@ from ob2i_tf import disk, errors, main, metrics
 from ob2i_tf.checkpoint import Checkpoints
 from ob2i_tf.environments import watched
 from ob2i_tf.environments.watched import Watched
-from tests.faults import campaign, fuzz, runs, unsound
+from tests.faults import campaign, fuzz, power, runs, unsound
 
 
 def check(outcomes):
@@ -149,8 +149,52 @@ def test_a_log_that_cannot_be_written_is_lost_and_not_the_run(capfd):
             full.close()
 
 
-def test_kills_before_writes_lose_nothing(tmp_path):
-    check(campaign.series('SIGKILL', tmp_path, campaign.before_a_write, campaign.seeded(1), 2))
+def test_kills_before_operations_of_a_resume_lose_nothing():
+    starts = {'a resume with replay': campaign.STARTS['a resume with replay']}
+    check(campaign.kills_before_operations(campaign.seeded(0), 1, starts))
+
+
+def test_power_cuts_lose_no_checkpoint():
+    """One of these two fails if any fsync is removed that a checkpoint needs."""
+    check(campaign.power_cuts(campaign.seeded(0), count=2))
+
+
+def test_power_cuts_after_faults_lose_no_checkpoint():
+    check(campaign.power_cuts_after_faults(campaign.seeded(0), count=2))
+
+
+def test_only_what_is_synced_is_certain_after_a_power_cut(tmp_path):
+    known, rng = {}, campaign.seeded(0)
+    disk = power.Disk(power.look(tmp_path, known))
+
+    def after(change, *synced):
+        """Disks that may be left after that, as {path: content}; the first has what is certain."""
+        change()
+        disk.see(power.look(tmp_path, known))
+        for path in synced:
+            disk.do('fsync', os.stat(path).st_ino)
+        left = [disk.after_cut(rng, loss) for loss in (1, *[0.5] * 200)]
+        names = ({str(path): content for path, content in tree.items()} for tree in left)
+        return [{name: content for name, content in tree.items() if name != '.'} for tree in names]
+
+    a, b = tmp_path / 'a', tmp_path / 'b'
+    left = after(lambda: a.write_text('old'))
+    assert left[0] == {}
+    assert {tree.get('a') for tree in left} >= {None, b'', b'ol', b'o\0\0', b'old'}
+    assert {tree.get('a') for tree in after(lambda: None, a)} == {None, b'old'}
+    assert {tree.get('a') for tree in after(lambda: None, tmp_path)} == {b'old'}
+    left = after(lambda: a.write_text('older'))
+    assert {tree['a'] for tree in left} == {b'old', b'olde', b'old\0\0', b'olde\0', b'older'}
+    left = after(lambda: a.rename(b), b)
+    assert left[0] == {'a': b'older'}
+    assert {*map(str, left)} == {"{'a': b'older'}", "{'b': b'older'}"}
+    left = after(lambda: (a.mkdir(), (a / 'c').write_text('new')), a / 'c', a)
+    assert left[0] == {'a': b'older'}
+    assert {'a': None, 'a/c': b'new'} in left
+    left = after(lambda: None, tmp_path)
+    assert all(tree == {'b': b'older', 'a': None, 'a/c': b'new'} for tree in left)
+    left = after(b.unlink)
+    assert left[0]['b'] == b'older' and any('b' not in tree for tree in left)
 
 
 @pytest.mark.parametrize('largest_file_bytes', [20_000, 22_000, 30_000])
