@@ -24,10 +24,10 @@ def test_each_created_folder_is_brought_to_the_disk(tmp_path, monkeypatch):
     paths = fsynced(monkeypatch)
     disk.make_folder(tmp_path / 'a' / 'b' / 'c')
     assert (tmp_path / 'a' / 'b' / 'c').is_dir()
-    assert set(paths) == {str(tmp_path / 'a'), str(tmp_path / 'a' / 'b')}
-    paths.clear()
+    assert {str(tmp_path / 'a'), str(tmp_path / 'a' / 'b')} <= set(paths)
+    paths.clear()  # It is there, but a killed process may not have synced its name.
     disk.make_folder(tmp_path / 'a' / 'b' / 'c')
-    assert not paths
+    assert paths == [str(tmp_path / 'a' / 'b')]
 
 
 def test_the_header_and_each_row_of_a_table_are_brought_to_the_disk(tmp_path, monkeypatch):
