@@ -1,5 +1,6 @@
 # make train   set up .venv once, then train by the paper's protocol (run again: goes on)
 # make test    set up and run the tests
+# make mutants set up, change the code in 60 places, one at a time, and see whether the tests notice
 # make bench   set up and run the benchmarks
 # ARGS passes further flags, PYTHON chooses the interpreter, VENV the environment's folder.
 
@@ -12,13 +13,16 @@ TEST_EXTRAS ?= test,maze,deepsea,analysis,sweep
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
 
-.PHONY: train test bench clean
+.PHONY: train test mutants bench clean
 
 train: $(VENV)/installed
 	$(BIN)/python run_experiment.py --gin_files=ob2i_atari.gin $(ARGS)
 
 test: $(VENV)/installed-test
 	$(BIN)/python -m pytest $(ARGS)
+
+mutants: $(VENV)/installed-test
+	$(BIN)/python -m tests.mutants $(ARGS)
 
 bench: $(VENV)/installed-test
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -254,14 +254,14 @@ def check_schedule(epsilon, agent_steps):
       agent_steps: Length of the run.
 
     Raises:
-      ConfigError: it fails somewhere, or gives no number in 0..1.
+      ConfigError: It fails somewhere, or its value is not a number in 0..1.
     """
     for step in np.unique(np.linspace(0, agent_steps, _SCHEDULE_POINTS).astype(int)).tolist():
         _scheduled(epsilon, step)
 
 
 def _scheduled(epsilon, agent_steps):
-    """epsilon(agent_steps), a number in 0..1."""
+    """Value of a schedule, checked to be a number in 0..1."""
     try:
         value = epsilon(agent_steps)
     except Exception as error:  # It may be the user's code.

@@ -95,7 +95,7 @@ class Checkpoints:
 
 
 def read_newest(directory, read):
-    """Calls `read` with the newest checkpoint that is intact and that it can read.
+    """Calls `read` with the newest checkpoint that is intact and can be read.
 
     Args:
       directory: Folder of the checkpoints.
@@ -106,7 +106,7 @@ def read_newest(directory, read):
       The newer checkpoints that were skipped as damaged.
 
     Raises:
-      CheckpointError: if there are checkpoints, but all are damaged.
+      CheckpointError: there are checkpoints, but none can be restored.
     """
     paths = newest_first(directory)
     faults = []
@@ -122,8 +122,8 @@ def read_newest(directory, read):
         logging.warning('Skipping the damaged checkpoint %s: %s', path, fault)
     if paths:
         raise CheckpointError(
-            f'all {len(paths)} checkpoints in {directory} are damaged (the newest: {faults[0]}); '
-            'move the run folder away to start over'
+            f'no checkpoint in {directory} can be restored (the newest of {len(paths)}: '
+            f'{faults[0]}); move the run folder away to start over'
         )
     return []
 
@@ -136,7 +136,7 @@ def newest_first(directory):
 
 
 def damage(path):
-    """What is wrong with the checkpoint in folder `path`, in a few words; '' if it is intact."""
+    """Describes the damage of the checkpoint in folder `path`; '' if it is intact."""
     path = Path(path)
     manifest = path / _MANIFEST
     try:

@@ -1,4 +1,4 @@
-"""Common behaviour of all commands."""
+"""Streams and Ctrl-C of all commands."""
 
 import contextlib
 import io
@@ -12,15 +12,17 @@ import threading
 def command():
     """Decorates the `main` of a command.
 
-    Standard streams that the shell closed are opened, and any path can be printed. Ctrl-C ends the
-    command at once, with one line and exit status 130; a command that has something to save sets a
-    handler when it has.
+    Standard streams that the shell closed are opened, and any path can be printed. Ctrl-C, unless
+    ignored, ends the command at once, with one line and exit status 130. A command installs another
+    handler when it has something to save.
     """
     _set_up_streams()
-    if threading.current_thread() is not threading.main_thread():
+    previous = signal.getsignal(signal.SIGINT)
+    in_thread = threading.current_thread() is not threading.main_thread()
+    if in_thread or previous == signal.SIG_IGN:  # A shell script ignores it for `command &`.
         yield
         return
-    previous = signal.signal(signal.SIGINT, _end)
+    signal.signal(signal.SIGINT, _end)
     try:
         yield
     finally:
@@ -31,7 +33,7 @@ def _set_up_streams():
     for number in range(3):
         try:
             os.fstat(number)
-        except OSError:  # Else the next file would take its number, and what C++ code prints.
+        except OSError:  # Otherwise the next file gets this number, and the output of C++ code.
             os.open(os.devnull, os.O_RDWR)
     sys.stdout = sys.stdout or open(os.devnull, 'w')
     sys.stderr = sys.stderr or open(os.devnull, 'w')
@@ -41,5 +43,6 @@ def _set_up_streams():
 
 def _end(number, frame):
     del frame
-    os.write(2, b'\nerror: interrupted\n')
+    with contextlib.suppress(OSError):  # Nobody may read it any more.
+        os.write(2, b'\nerror: interrupted\n')
     os._exit(128 + number)

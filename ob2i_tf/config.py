@@ -203,8 +203,8 @@ def _import(statement, where, allow_imports):
         raise ConfigError(f'{where}: only `import module` is supported')
     if allow_imports is not None and not installed.may_import(statement.module, allow_imports):
         raise ConfigError(
-            f'{where}: import {statement.module}: of no installed distribution; if you trust its '
-            f'code, allow it by --allow_imports={statement.module}'
+            f'{where}: import {statement.module}: not part of an installed distribution; if you '
+            f'trust its code, allow it with --allow_imports={statement.module}'
         )
     try:
         importlib.import_module(statement.module)
@@ -224,11 +224,11 @@ def load(gin_files, bindings=(), roots=('Runner',), allow_imports=None):
     is no error; but a flag has to be used in the end.
 
     Args:
-      gin_files: names of files.
-      bindings: texts in gin's syntax.
-      roots: configurables that the run starts from.
-      allow_imports: modules and packages that the files may import besides those of installed
-        distributions; None: any.
+      gin_files: Names of files.
+      bindings: Texts in gin's syntax.
+      roots: Configurables that the run starts from.
+      allow_imports: Modules and packages that the files may import besides those of installed
+        distributions; None allows any.
 
     Raises:
       ConfigError: naming the file and line or the flag, and the binding.
@@ -744,7 +744,7 @@ def value(name, roots=('Runner',)):
 
 
 def bound(configurable):
-    """{parameter: value} of a configurable: its defaults, and what gin binds outside any scope."""
+    """{parameter: value} of a configurable, by its defaults and gin's unscoped bindings."""
     defaults = {
         name: parameter.default
         for name, parameter in _signature_of(configurable).items()

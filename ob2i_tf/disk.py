@@ -1,6 +1,6 @@
 """Files that are intact or absent, survive a power cut, and can be told from damaged ones.
 
-Nothing here writes through a symbolic link: a link in a run folder may point anywhere.
+No file is written through a symbolic link: a link in a run folder may point anywhere.
 """
 
 import contextlib
@@ -30,8 +30,9 @@ def check_unpacked(path):
     """Raises a MemoryError if the content of a zip file exceeds the machine's free memory."""
     with zipfile.ZipFile(path) as archive:
         size = sum(member.file_size for member in archive.infolist())
-    if size > psutil.virtual_memory().available:
-        raise MemoryError(f'{path} holds {size:,} bytes')
+    free = psutil.virtual_memory().available
+    if size > free:
+        raise MemoryError(f'{path} holds {size:,} bytes, and {free:,} are free')
 
 
 def sync(path):
@@ -44,50 +45,50 @@ def sync(path):
 
 
 class FileChangedError(OSError):
-    """A file of a run that another program changed during the run."""
+    """Another program changed a file of a run in progress."""
 
     def __init__(self, path):
         super().__init__(f'{path} was changed by another program during the run')
 
 
 def make_folder(path):
-    """Creates a folder, and its parents, so that a power cut does not take them away.
+    """Creates a folder and its missing parents, so that they survive a power cut.
 
-    That holds too where an earlier process was killed between making one and syncing its name.
+    An earlier process may have been killed after it made the folder and before it synced the name.
     """
     path = Path(path)
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
-    there = missing[-1].parent if missing else path
-    for folder in (there, *reversed(missing)):
+    existing = missing[-1].parent if missing else path
+    for folder in (existing, *reversed(missing)):
         folder.mkdir(exist_ok=True)
         with contextlib.suppress(PermissionError):  # Of a parent that is not the user's.
             sync(folder.parent)
 
 
-def open_unlinked(path, mode, **keywords):
-    """Like `open`, but an OSError if the path is a symbolic link."""
+def open_nofollow(path, mode, **keywords):
+    """Like `open`, but raises an OSError if the path is a symbolic link."""
 
     def opener(path, flags):
-        return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
     return open(path, mode, opener=opener, **keywords)
 
 
 def identity(path):
-    """(inode, bytes): what tells a file from another one that took its place."""
+    """(inode, bytes) of a file, which tell it from another one in its place."""
     status = os.stat(path)
     return status.st_ino, status.st_size
 
 
 def check_identity(path, expected):
-    """Raises a FileChangedError if the `identity` of a file is another one."""
+    """Raises a FileChangedError if a file no longer has this `identity`."""
     if identity(path) != expected:
         raise FileChangedError(path)
 
 
 def write_text(path, text):
-    """Writes a file and brings it to the disk; its name gets there with `sync` of its folder."""
-    with open_unlinked(path, 'w', encoding='utf-8') as file:
+    """Writes a file and brings it to the disk; `sync` of its folder does so for its name."""
+    with open_nofollow(path, 'w', encoding='utf-8') as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
@@ -103,8 +104,8 @@ def replace_text(path, text):
 class Lock:
     """Holds a run folder until it is closed.
 
-    The folder itself is locked, so that removing the file `lock` lets nobody in; the file is for
-    file systems that lock no folders, such as NFS.
+    The folder itself is locked, so that the lock survives the removal of its file `lock`. The file
+    is locked too, for file systems that cannot lock folders, such as NFS.
 
     Raises:
       UserError: another process holds it.

@@ -7,8 +7,8 @@ environment and its evaluation epsilon; nothing is written into a run folder. A 
 (its folder, absolute), agent_steps (that the run had taken), preferences, game, score (raw
 rewards), length (agent steps). A game that has not ended after --max_steps is cut off, its score
 and length those up to there. The file is replaced at the end, if any game was played; until then
-rows are in FILE.playing. A config.gin may import modules of installed distributions; others, which
-may run anything, only if --allow_imports names them.
+rows are in FILE.playing. A config.gin may import modules of installed distributions, and others
+only if --allow_imports names them.
 Exit status: 0 all runs were played, 1 some could not be, 2 the command line is wrong.
 """
 
@@ -62,7 +62,7 @@ def games(learnt, policy, count, seed=0, max_steps=200_000, epsilon=None):
 
 
 def find(paths):
-    """Real paths of the run folders at or below the paths; a UserError where there is none."""
+    """Real paths of the run folders at or below the paths; a UserError for a path without any."""
     found = []
     for path in paths:
         folders = find_runs(path, ['config.gin'])

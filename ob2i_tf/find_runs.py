@@ -1,4 +1,4 @@
-"""Run folders below a path, behind symbolic links too."""
+"""Run folders below a path, also behind symbolic links."""
 
 import os
 from pathlib import Path
@@ -10,16 +10,16 @@ _INSIDE_A_RUN = ('checkpoints', 'replay', 'tensorboard')
 def find_runs(path, files) -> List[Path]:
     """Folders at or below `path` that hold any of `files`, each once, sorted.
 
-    A folder that links lead to as well is found by its own path, if that is below `path`.
+    A folder that links lead to as well is named by its path without links, if that is below `path`.
     """
     found, seen, roots = [], set(), [path]
-    for root in roots:  # Links are followed after all folders before them.
+    for root in roots:  # Grows: links are followed after the folders found without them.
         for folder, names, there in os.walk(root):
-            status = os.stat(folder)
-            if (status.st_dev, status.st_ino) in seen:
+            real = os.path.realpath(folder)
+            if real in seen:
                 names.clear()
                 continue
-            seen.add((status.st_dev, status.st_ino))
+            seen.add(real)
             if not set(files).isdisjoint(there):
                 found.append(Path(folder))
                 names[:] = [name for name in names if name not in _INSIDE_A_RUN]

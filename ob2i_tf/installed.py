@@ -1,4 +1,4 @@
-"""Which modules are installed: a run folder of another person may have only those imported."""
+"""Installed modules, the only ones that a run folder of another person may import."""
 
 import importlib.util
 import json
@@ -18,8 +18,8 @@ def may_import(module, allowed=()):
     """Whether `import module` runs only installed files; nothing is imported to find out.
 
     Args:
-      module: dotted name.
-      allowed: names of modules and packages that may be imported wherever they lie.
+      module: Dotted name.
+      allowed: Names of modules and packages that may be imported from any folder.
     """
     top = module.partition('.')[0]
     if top == _PROJECT or any(f'{module}.'.startswith(f'{name}.') for name in allowed):
@@ -31,7 +31,7 @@ def may_import(module, allowed=()):
         try:  # find_spec imports the parents of a dotted name; PathFinder does not.
             find = importlib.util.find_spec if count == 1 else machinery.PathFinder.find_spec
             spec = find(name, path)
-        # __main__, of which nothing tells where it lies; a namespace within one not yet imported.
+        # __main__ has no spec; a namespace within one that is not yet imported has no path.
         except (ValueError, KeyError):
             return False
         # A namespace package has no location, and runs nothing.
@@ -51,7 +51,7 @@ def _site_packages():
     folders = [*site.getsitepackages(), *map(sysconfig.get_path, ('purelib', 'platlib'))]
     if site.ENABLE_USER_SITE:
         folders.append(site.getusersitepackages())
-    # Those of another environment, that a .pth file or PYTHONPATH adds.
+    # Those of another environment, added by a .pth file or PYTHONPATH.
     named = (path for path in sys.path if os.path.basename(path) in _NAMES)
     added = set(map(os.path.realpath, named)) - {os.path.realpath(os.curdir)}
     return {*map(os.path.realpath, folders), *added}

@@ -29,19 +29,19 @@ class Learnt(NamedTuple):
 
 
 def load_learnt(directory, allow_imports=()) -> Learnt:
-    """Networks and posterior of a run, from its newest whole checkpoint.
+    """Networks and posterior of a run, from its newest intact checkpoint.
 
-    The run folder is neither locked nor written to, so that a run may go on meanwhile. Its
+    The run folder is neither locked nor written to, so that a run may continue meanwhile. Its
     configuration becomes gin's.
 
     Args:
-      directory: run folder, perhaps of another person.
-      allow_imports: modules and packages that its config.gin may import besides those of installed
+      directory: Run folder, possibly of another person.
+      allow_imports: Modules and packages that its config.gin may import besides those of installed
         distributions.
 
     Raises:
-      CheckpointError: if there is no whole checkpoint of this version.
-      ConfigError: if its configuration is not one of this version, or imports what it may not.
+      CheckpointError: if there is no intact checkpoint of this version.
+      ConfigError: if its configuration is not one of this version, or a forbidden import.
       UserError: if the environment would show other data than the run was begun with.
     """
     directory = Path(directory)

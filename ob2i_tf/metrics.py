@@ -86,14 +86,14 @@ class CsvLog:
         """Appends a row (a dict with exactly the columns) and brings it to the disk.
 
         Raises:
-          OSError: the disk is full, or the file is no longer the one that was written.
+          OSError: The disk is full, or another program changed the file.
         """
         text = io.StringIO()
         csv.writer(text, lineterminator='\n').writerow(
             [_text(row[column]) for column in self._columns]
         )
         disk.check_identity(self._path, self._left)
-        with disk.open_unlinked(self._path, 'ab') as file:
+        with disk.open_nofollow(self._path, 'ab') as file:
             file.write(text.getvalue().encode())
             file.flush()
             os.fsync(file.fileno())
@@ -101,7 +101,7 @@ class CsvLog:
         self._left = disk.identity(self._path)
 
     def describe(self):
-        """See `disk.describe`; OSError if the file does not hold what was written."""
+        """See `disk.describe`; FileChangedError if the file is not as it was written."""
         description = disk.describe(self._path)
         if description['sha256'] != self._digest.hexdigest():
             raise disk.FileChangedError(self._path)
@@ -120,7 +120,7 @@ class CsvLog:
                 f'{self._path} is not what it was when its checkpoint was made, {fault}; put the '
                 'file back, or move the run folder away to start over'
             )
-        with disk.open_unlinked(self._path, 'r+b') as file:
+        with disk.open_nofollow(self._path, 'r+b') as file:
             file.truncate(seen['bytes'])
             os.fsync(file.fileno())
 
@@ -157,7 +157,7 @@ class TensorBoard:
                     )
                 )
         # TensorFlow's own writer takes only paths in UTF-8.
-        with disk.open_unlinked(path, 'wb') as file:
+        with disk.open_nofollow(path, 'wb') as file:
             writer = RecordWriter(file)
             for event in events:
                 writer.write(event.SerializeToString())

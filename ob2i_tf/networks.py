@@ -397,10 +397,10 @@ def does_not_fit(name, observation_shape, error, layers=''):
     """The ValueError of a network that Keras cannot build for what it is to see.
 
     Args:
-      name: of the network.
-      observation_shape: that it cannot take.
-      error: of Keras.
-      layers: a binding that decides what it can take, if there is one.
+      name: Name of the network.
+      observation_shape: Shape that it cannot take.
+      error: Error of Keras.
+      layers: Binding that decides which shapes fit, if there is one.
     """
     why = f', as its layers, such as {layers}, are bound' if layers else ''
     return ValueError(

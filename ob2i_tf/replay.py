@@ -367,8 +367,8 @@ class EpisodeReplay:
           A manifest, to be kept as JSON: with the files that it lists, all that `load` needs.
 
         Raises:
-          OSError: naming the file that could not be written, or that is no longer the one that was
-            written; nothing is lost, and the replay can be saved again.
+          OSError: naming the file that another program changed, or that could not be written:
+            then nothing is lost, and the replay can be saved again.
         """
         self._write_new(directory, all_of_them=True)
         for segment in self._segments:

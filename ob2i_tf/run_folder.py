@@ -109,7 +109,7 @@ def _git_commit():
 
 @contextlib.contextmanager
 def named_for_tensorflow(folder):
-    """A path of `folder` that TensorFlow takes: its C++ code encodes it in UTF-8 in any locale."""
+    """A path of `folder` for TensorFlow, whose C++ code encodes it in UTF-8 in any locale."""
     with contextlib.ExitStack() as stack:
         name = str(folder)
         if name.encode('utf-8', 'replace') != os.fsencode(folder):

@@ -46,7 +46,7 @@ from ob2i_tf.learner import QLearner, check_finite
 STREAMS = ('network', 'target_network', 'replay', 'acting', 'environment', 'evaluation',
            'evaluation_environment', 'prior', 'posterior', 'learner', 'update')  # fmt: skip
 XLA_PARTS = ('acting', 'targets', 'gradient_step')
-_MOST_ENVS = 256  # ALE takes 0.1 s to make one, all in one call that no signal interrupts.
+_MOST_ENVS = 256  # ALE takes 0.1 s for each, in one call that no signal interrupts.
 _PARTS_WITH_ARRAYS = ('update', 'posterior')
 
 config.uses('Runner', 'make_environment', 'EpisodeReplay', 'QLearner', 'Agent')
@@ -159,11 +159,12 @@ class Runner:
         self._evaluation_epsilon = evaluation_epsilon
         self._checkpoint_steps = checkpoint_steps
         self._profile = profile
-        self._profiling = None  # While it is: what ends it.
+        self._profiling = None  # ExitStack that ends the profile in progress.
         self._stop_signal = None
         self._steps_per_second = math.nan  # Of this iteration, measured in this process.
 
-        run_folder.check_config(self._directory)
+        with self._writing():
+            run_folder.check_config(self._directory)
         check_schedule(config.bound(Agent)['epsilon'], num_iterations * training_steps)
         with contextlib.closing(environments.make(num_envs=1)) as env:
             observation_space = env.single_observation_space
@@ -244,8 +245,8 @@ class Runner:
     def run(self):
         """Trains and evaluates until `num_iterations` are done.
 
-        SIGTERM, SIGINT and SIGHUP (unless ignored, as under nohup) save first, then end the program
-        with status 128 + signal; a second SIGINT ends it at once.
+        On SIGTERM, SIGINT and SIGHUP (unless ignored, as under nohup) it saves, then ends the
+        program with status 128 + signal; a second SIGINT ends it at once.
 
         Raises:
           NotFiniteError: if the loss becomes NaN or infinite; the last checkpoint stays.
@@ -603,9 +604,11 @@ class Runner:
             ) from error
 
     def _earlier_checkpoints(self):
-        """What an error says of them."""
-        there = newest_first(self._directory / 'checkpoints')
-        return '; its earlier checkpoints are intact' if there else ''
+        """Clause of an error message; empty if there are no checkpoints."""
+        with contextlib.suppress(OSError):  # The folder may be unreadable.
+            if newest_first(self._directory / 'checkpoints'):
+                return '; its earlier checkpoints are unchanged'
+        return ''
 
     def _report_scores(self):
         """Logs the best and the last evaluation of the run."""

@@ -269,7 +269,7 @@ class OnThisMachine:
         return self._pool.submit(attempt, arguments, base_dir, folder, threads, stopping)
 
     def ended(self, tasks):
-        """Those that ended; waits a moment for the first."""
+        """Tasks that ended; waits a moment for the first."""
         first = concurrent.futures.FIRST_COMPLETED
         return concurrent.futures.wait(tasks, timeout=0.2, return_when=first).done
 
@@ -369,7 +369,7 @@ class Sweep:
         """
         waiting = collections.deque(trial for trial in all_trials if not trial.complete())
         self._seen = {trial: (None, trial.newest_checkpoint()) for trial in waiting}
-        self._lost = {}  # Trial -> what of it vanished, in words.
+        self._lost = {}  # Trial -> message that names its vanished folder.
         running = {}  # Task -> (Trial, its newest checkpoint before).
         attempts = collections.Counter()  # Without a new checkpoint.
         told = False
@@ -389,12 +389,12 @@ class Sweep:
             for task in self._executor.ended(running):
                 trial, checkpoint = running.pop(task)
                 status = self._executor.status(task)
+                if trial.complete():
+                    report(trial, status, [])
+                    continue
                 self._look(trial)
                 if trial in self._lost:
                     report(trial, status, [*trial.last_lines(), self._lost[trial]])
-                    continue
-                if trial.complete():
-                    report(trial, status, [])
                     continue
                 attempts[trial] += 1
                 if trial.newest_checkpoint() != checkpoint:
@@ -411,7 +411,7 @@ class Sweep:
         self._stopping = True
 
     def _look(self, trial):
-        """Notes what is in a trial's folder, or that it is lost: the trial would start over."""
+        """Notes a trial's folder and checkpoint, or that one vanished: it would start over."""
         folder, checkpoint = _identity(trial.base_dir), trial.newest_checkpoint()
         folder_seen, checkpoint_seen = self._seen[trial]
         self._seen[trial] = folder_seen or folder, checkpoint or checkpoint_seen
@@ -432,7 +432,7 @@ class Sweep:
 
 
 def _identity(folder):
-    """Device and inode, None if it is not there: another folder of the same name has others."""
+    """Device and inode, which a new folder of the same name does not share; None without one."""
     try:
         status = os.stat(folder)
     except OSError:

@@ -146,9 +146,9 @@ def rnd_errors(bonus, frames, seen):
 
 
 def random_frames(count, seed=0):
-    """The last pixel never changes; an outlier is beyond 5 standard deviations in the first."""
+    """The last pixel never changes; the others have an outlier each, above and below."""
     frames = np.random.default_rng(seed).normal([3, -2, 7], [2, 0.5, 0], size=(count, 3))
-    frames[count // 2, 0] = 200
+    frames[count // 2, 0], frames[count // 3, 1] = 200, -200
     return frames
 
 
@@ -166,11 +166,13 @@ def test_rnd_networks_are_built_as_said():
 def test_rnd_bonus_is_the_error_on_whitened_and_clipped_frames():
     bonus = build_rnd(scale_by='bonuses')
     frames, next_frames = random_frames(300), 10 * random_frames(300, 1)
-    assert np.abs((frames - frames.mean(0)) / frames.std(0).clip(1e-3)).max() > 10
     _, _, means = bonus(rnd_experience(frames, next_frames))
     seen = np.concatenate([frames, next_frames])
+    white = (next_frames - seen.mean(0)) / seen.std(0).clip(1e-3)
+    assert white.max() > 10 and white.min() < -10
     state, next_state = (rnd_errors(bonus, x, seen) for x in (frames, next_frames))
     np.testing.assert_allclose(bonus.errors(np.float32(frames)), state, rtol=1e-3)
+    np.testing.assert_allclose(bonus.errors(np.float32(next_frames)), next_state, rtol=1e-3)
     np.testing.assert_allclose(means, [state.mean(), next_state.mean()], rtol=1e-3)
     more = random_frames(40, 2) - 1
     bonus(rnd_experience(more, more))
@@ -229,6 +231,7 @@ def test_rnd_predictor_learns_what_it_sees_and_the_target_never_changes():
     seen, unseen = np.eye(3, dtype=np.float32)[:2], np.eye(3, dtype=np.float32)[2:]
     bonus.frame_moments.update(np.tile(np.eye(3), (100_000, 1)))  # They hardly move from here on.
     target = [v.numpy() for v in bonus.target.variables]
+    assert not bonus.target.trainable_variables
     before = [float(bonus.errors(x)[0]) for x in (seen, unseen)]
     compiled = tf.function(lambda *x: bonus(rnd_experience_of(*x)))
     for _ in range(300):
@@ -270,6 +273,20 @@ def test_rnd_update_proportion_leaves_frames_out():
     none, half, all_of_them = map(gradient_of, (0.0, 0.5, 1.0))
     assert (none == 0).all()
     assert 0 < np.abs(half - all_of_them).max() < 0.5 * np.abs(all_of_them).max()
+
+
+@pytest.mark.parametrize('count', [1, 5])
+def test_rnd_predictor_steps_down_the_mean_error_of_a_batch(count):
+    bonus = build_rnd(update_proportion=1.0)
+    bonus._optimizer = tf.keras.optimizers.legacy.SGD(0.1)
+    frames = np.float32(np.random.default_rng(0).normal(size=(count, 3)))
+    variables = bonus.predictor.variables
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(bonus.errors(frames))
+    gradients, before = tape.gradient(loss, variables), [v.numpy() for v in variables]
+    bonus._learn(frames)
+    for variable, gradient, start in zip(variables, gradients, before):
+        np.testing.assert_allclose(variable, start - 0.1 * gradient, rtol=1e-5, atol=1e-6)
 
 
 def test_rnd_refuses_what_it_cannot_do():

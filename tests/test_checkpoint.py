@@ -86,7 +86,7 @@ def test_where_all_are_damaged_the_newest_is_explained(folder):
     for name in ('000000000010', '000000000020'):
         (folder / name / 'a').unlink()
     with pytest.raises(
-        errors.CheckpointError, match=r'all 2 checkpoints .*\(the newest: a is missing\); move'
+        errors.CheckpointError, match=r'no checkpoint .*\(the newest of 2: a is missing\); move'
     ):
         checkpoint.read_newest(folder, lambda path: None)
     assert checkpoint.read_newest(folder / 'nowhere', lambda path: None) == []
@@ -98,7 +98,7 @@ def test_arrays_that_do_not_fit_into_memory_are_not_read(tmp_path, monkeypatch):
     free = disk.psutil.virtual_memory()._replace(available=999_999)
     with monkeypatch.context() as patch:
         patch.setattr(disk.psutil, 'virtual_memory', lambda: free)
-        with pytest.raises(MemoryError, match='arrays.npz holds 1,000,128 bytes'):
+        with pytest.raises(MemoryError, match='arrays.npz holds 1,000,128 bytes, and 999,999 are free'):
             run_folder.read_arrays(tmp_path)
     assert run_folder.read_arrays(tmp_path)['zeros'].sum() == 0
 

@@ -1,11 +1,15 @@
-"""Every shipped gin file: it loads whole, says what its row is made of, and trains."""
+"""Every shipped gin file: it has the values of the table in gin_values.txt, and trains."""
 
 import csv
+import fnmatch
+import re
 import shutil
+from pathlib import Path
+from typing import NamedTuple, Tuple
 
 import pytest
 
-from ob2i_tf import acting, bonuses, config, runner, updates  # noqa: F401, which register parts
+from ob2i_tf import config, runner  # noqa: F401, which registers all parts
 from tests.processes import start
 
 FILES = config.available()
@@ -43,89 +47,77 @@ SHORTER = {
     'lsvi_randomised_linear_mdp': {'Agent.learning_starts': 10**9},
     'ube_atari': {'UncertaintyBellmanPosterior.n_steps': 3},
 }
-# preferences, heads, update, beta, alpha_1 = alpha_2, bonus (design of the paper's tables).
-BETAS = tuple(i / 10 for i in range(11))
-ATARI_ROWS = {
-    'ob2i': ('head_preferences', 10, 'EpisodicUpdate', 0.5, 0.5e-4, 'UcbBonus'),
-    'bebu': ('head_preferences', 10, 'EpisodicUpdate', 0.5, 0.0, None),
-    'bebu_ucb': ('ucb_preferences', 10, 'EpisodicUpdate', 0.5, 0.0, None),
-    'bebu_ids': ('ids_preferences', 10, 'EpisodicUpdate', 0.5, 0.0, None),
-    'ebu': ('mean_preferences', 1, 'EpisodicUpdate', 0.5, 0.0, None),
-    'bootdqn': ('head_preferences', 10, 'TransitionUpdate', None, 0.0, None),
-    'bootdqn_ucb': ('head_preferences', 10, 'TransitionUpdate', None, 0.5e-4, 'UcbBonus'),
-    'bebu_rnd': ('head_preferences', 10, 'EpisodicUpdate', 0.5, 0.5e-4, 'RndBonus'),
-    'bootdqn_ids': ('ids_preferences', 10, 'TransitionUpdate', None, 0.0, None),
-    'ebu_adaptive': ('head_preferences', 1, 'EpisodicUpdate', BETAS, 0.0, None),
-    'dqn': ('mean_preferences', 1, 'TransitionUpdate', None, 0.0, None),
-    'noisynet': ('mean_preferences', 1, 'TransitionUpdate', None, 0.0, None),
-    'noisynet_dueling': ('mean_preferences', 1, 'TransitionUpdate', None, 0.0, None),
-    'ube': ('mean_preferences', 1, 'TransitionUpdate', None, 0.0, None),
-    'ube_1step': ('mean_preferences', 1, 'TransitionUpdate', None, 0.0, None),
-    'bayesian_dqn': ('mean_preferences', 1, 'TransitionUpdate', None, 0.0, None),
-}
-MAZE_ROWS = {
-    'ob2i': ('head_preferences', 10, 'EpisodicUpdate', 1.0, 0.01, 'UcbBonus'),
-    'bebu': ('head_preferences', 10, 'EpisodicUpdate', 1.0, 0.0, None),
-    'bebu_ucb': ('ucb_preferences', 10, 'EpisodicUpdate', 1.0, 0.0, None),
-    'bebu_ids': ('ids_preferences', 10, 'EpisodicUpdate', 1.0, 0.0, None),
-    'bootdqn': ('head_preferences', 10, 'TransitionUpdate', None, 0.0, None),
-    'ebu': ('mean_preferences', 1, 'EpisodicUpdate', 1.0, 0.0, None),
-}
-DEEP_SEA_ROWS = {
-    'ob2i': ('head_preferences', 10, 'EpisodicUpdate', 0.5, 0.01, 'UcbBonus'),
-    'bebu': ('head_preferences', 10, 'EpisodicUpdate', 0.5, 0.0, None),
-    'bebu_ucb': ('ucb_preferences', 10, 'EpisodicUpdate', 0.5, 0.0, None),
-    'bebu_ids': ('ids_preferences', 10, 'EpisodicUpdate', 0.5, 0.0, None),
-    'bootdqn': ('head_preferences', 10, 'TransitionUpdate', None, 0.0, None),
-    'ebu': ('mean_preferences', 1, 'EpisodicUpdate', 0.5, 0.0, None),
-}
-LINEAR_ROWS = {
-    'lsvi_ucb': ('mean_preferences', 1, 'EpisodicUpdate', 0.5, 0.0, None),
-    'lsvi_randomised': ('mean_preferences', 1, 'EpisodicUpdate', 0.5, 0.0, None),
-    'lsvi_epsilon': ('mean_preferences', 1, 'EpisodicUpdate', 0.5, 0.0, None),
-    'ob2i': ('head_preferences', 10, 'EpisodicUpdate', 1.0, 0.1, 'UcbBonus'),
-}
-ROWS = {
-    **{f'{row}_atari': parts for row, parts in ATARI_ROWS.items()},
-    **{f'ob2i_atari_{kind}': ATARI_ROWS['ob2i'] for kind in ('fast', 'released', 'small')},
-    **{f'{row}_mnist_maze': parts for row, parts in MAZE_ROWS.items()},
-    **{f'{row}_deep_sea': parts for row, parts in DEEP_SEA_ROWS.items()},
-    **{f'{row}_linear_mdp': parts for row, parts in LINEAR_ROWS.items()},
-}
+TABLE = Path(__file__).with_name('gin_values.txt')
+
+
+class Entry(NamedTuple):
+    """A line of the table: a section's patterns of rows, and what it says of them."""
+
+    patterns: Tuple[str, ...]
+    binding: str
+    value: str
+    source: str
+    line: int
+
+    def holds_for(self, row):
+        return any(fnmatch.fnmatchcase(row, pattern) for pattern in self.patterns)
+
+
+def read_table():
+    entries, patterns = [], None
+    for number, line in enumerate(TABLE.read_text().splitlines(), start=1):
+        if section := re.fullmatch(r'\[(.+)\]', line):
+            patterns = tuple(section[1].split())
+        elif patterns and line and not line.startswith('# '):
+            entry = re.fullmatch(r'(\S+) = (.+?)  # (.+)', line)
+            assert entry, f'{TABLE.name}:{number} is not "binding = value  # source"'
+            entries.append(Entry(patterns, *entry.groups(), number))
+    return entries
+
+
+def expected_of(row):
+    """{binding: the entry that counts} of a row, of bindings that it may not use too."""
+    return {entry.binding: entry for entry in ENTRIES if entry.holds_for(row)}
+
+
+def resolved(*files, bindings=()):
+    """{binding: value} as texts, of everything that a run with these gin files uses."""
+    config.load(files, bindings)
+    lines = config.resolved_config().splitlines()
+    return dict(line.split(' = ', 1) for line in lines if ' = ' in line)
+
+
+ENTRIES = read_table()
 
 
 def row_of(file):
     return file.removesuffix('.gin')
 
 
-def name(reference):
-    return reference and reference.name.rpartition('.')[2]
-
-
-def test_every_file_has_its_row():
-    assert {row_of(file) for file in FILES} == set(ROWS)
-
-
 @pytest.mark.parametrize('file', FILES)
-def test_a_file_is_its_row(file, clean_gin):
-    config.load([file])
-    update = name(config.value('Runner.update'))
-    network = 'LinearQNetwork' if 'linear' in file else 'MultiHeadQNetwork'
-    assert ROWS[row_of(file)] == (
-        name(config.value('Agent.preferences')),
-        config.value(f'{network}.num_heads'),
-        update,
-        config.value(f'{update}.beta') if update == 'EpisodicUpdate' else None,
-        config.value(f'{update}.alpha_1'),
-        name(config.value(f'{update}.bonus')),
-    )
-    assert config.value(f'{update}.alpha_1') == config.value(f'{update}.alpha_2')
-    if update == 'EpisodicUpdate' and 'lsvi' not in file:
-        as_released = file.startswith('ebu') or file == 'ob2i_atari_released.gin'
-        assert config.value('EpisodicUpdate.greedy') == ('released' if as_released else 'initial')
-    if 'atari' in file:
-        assert config.value('make_atari.sticky_action_probability') == 0.0
-        assert config.value('make_atari.full_action_space') is False
+def test_a_file_comes_to_the_values_of_the_table(file, clean_gin):
+    values, entries = resolved(file), expected_of(row_of(file))
+    missing = [f'{name} = {value}' for name, value in values.items() if name not in entries]
+    assert not missing, f'without a line and a source in {TABLE.name}'
+    differing = [
+        f'{name} = {value}, but {entries[name].value} in {TABLE.name}:{entries[name].line}'
+        for name, value in values.items() if value != entries[name].value
+    ]  # fmt: skip
+    assert not differing
+
+
+def test_the_defaults_of_the_code_are_bebu_on_atari(clean_gin):
+    values = resolved(bindings=["make_environment.name = 'Breakout'"])
+    entries = expected_of('bebu_atari')
+    assert values == {name: entries[name].value for name in values}
+
+
+def test_every_line_of_the_table_holds_for_some_file(clean_gin):
+    used = set()
+    for file in FILES:
+        entries = expected_of(row_of(file))
+        used |= {entries[name] for name in resolved(file) if name in entries}
+    assert [f'{TABLE.name}:{entry.line}' for entry in ENTRIES if entry not in used] == []
 
 
 @pytest.mark.parametrize('file, name, number', [
@@ -137,7 +129,7 @@ def test_a_file_is_its_row(file, clean_gin):
     ('ob2i_atari_released', 'make_atari.restart_stack_on_life_loss', True),
     ('ob2i_atari_released', 'EpisodicUpdate.tail', 'other_episode'),
 ])  # fmt: skip
-def test_what_sources_of_a_file_differ_in(file, name, number, clean_gin):
+def test_a_binding_follows_the_source_of_its_file(file, name, number, clean_gin):
     config.load([f'{file}.gin'])
     assert config.value(name) == number
 
@@ -154,7 +146,9 @@ def rows_of(base_dir, table='train'):
 def test_a_file_trains_and_resumes_exactly(file, tmp_path):
     (task,) = [task for task in TASKS if task in file]
     settings = {**SHORT, **TASKS[task], **SHORTER.get(row_of(file), {})}
-    settings[f'{ROWS[row_of(file)][2]}.batch_size'] = 16
+    entries = expected_of(row_of(file))
+    update = entries['Runner.update'].value.removeprefix('@')
+    settings[f'{update}.batch_size'] = 16
     straight, resumed = tmp_path / 'straight', tmp_path / 'resumed'
     for base_dir in (straight, resumed):
         process = start(
@@ -175,5 +169,5 @@ def test_a_file_trains_and_resumes_exactly(file, tmp_path):
     learns = settings['Agent.learning_starts'] < 80
     assert [int(row['learner_steps']) > 0 for row in train] == [learns] * 2
     assert all((float(row['loss']) > 0) == learns for row in train)
-    has_bonus = ROWS[row_of(file)][5] is not None
+    has_bonus = entries[f'{update}.bonus'].value != 'None'
     assert all((float(row['bonus_mean']) > 0) == has_bonus for row in train)

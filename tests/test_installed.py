@@ -1,4 +1,4 @@
-"""What a run folder of another person may import."""
+"""Imports in the run folder of another person."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ def write_module(path, mark):
 
 @pytest.fixture
 def gift(tmp_path, monkeypatch):
-    """The folder of a run whose config.gin includes a file that imports what lies beside it.
+    """The folder of a run whose config.gin includes a file that imports a module beside it.
 
     As for `python -m`, the working folder is the first of sys.path.
     """
@@ -37,8 +37,8 @@ def gift(tmp_path, monkeypatch):
 
 
 REFUSED = (
-    'parts.gin:1: import runs.gift.payload: of no installed distribution; if you trust its code, '
-    'allow it by --allow_imports=runs.gift.payload'
+    'parts.gin:1: import runs.gift.payload: not part of an installed distribution; if you trust '
+    'its code, allow it with --allow_imports=runs.gift.payload'
 )
 
 

@@ -319,7 +319,7 @@ def test_dueling_is_value_plus_advantages_without_their_mean():
     np.testing.assert_allclose(network(x), expected + 5, rtol=1e-4, atol=1e-4)
 
 
-def test_the_streams_of_a_dueling_network_have_weights_and_noise_of_their_own():
+def test_the_streams_of_a_dueling_network_have_separate_weights():
     network, x = flat('independent', dueling=True), points()
     kernels = network.heads.hidden_layer.kernel, network.value_heads.hidden_layer.kernel
     assert np.abs(kernels[0] - kernels[1]).min() > 0
@@ -328,10 +328,24 @@ def test_the_streams_of_a_dueling_network_have_weights_and_noise_of_their_own():
         variable.assign(tf.zeros_like(variable))
     np.testing.assert_allclose(network(x).numpy().mean(-1), np.zeros((7, 3)), atol=1e-6)
     assert np.abs(network(x) - before).max() > 0.01
-    kernel = network.heads.hidden_layer
-    seeds = [networks.split_draws(seed)[0] for seed in networks.split_draws([1, 2])]
-    drawn = [noise_of(kernel, seed)[0] for seed in seeds]
-    assert np.abs(drawn[0] - drawn[1]).min() > 0
+
+
+@NOISES
+def test_the_streams_of_a_dueling_network_draw_noise_apart(noise):
+    """Streams of equal weights, each giving the sum of its hidden units: V, and A at action 0."""
+    network, x = flat(noise, dueling=True), points()
+    for stream in (network.heads, network.value_heads):
+        hidden, output = stream.hidden_layer, stream.output_layer
+        for variable in (hidden.kernel_sigma, hidden.bias_sigma):
+            variable.assign(tf.ones_like(variable))
+        for variable in (hidden.kernel, hidden.bias, *output.variables):
+            variable.assign(tf.zeros_like(variable))
+        output.kernel[:, 0].assign(tf.ones_like(output.kernel[:, 0]))
+    q_values = network(x, [3, 4]).numpy()
+    advantage = q_values[..., 0] - q_values[..., 1]
+    value = q_values.mean(-1)
+    assert (advantage > 0).mean() > 0.9 and (value > 0).mean() > 0.9
+    assert np.abs(value - advantage).mean() > 0.5
 
 
 @pytest.mark.parametrize('count', [1, 5])
@@ -372,6 +386,13 @@ def test_a_prior_is_added_and_is_another_network():
         np.testing.assert_allclose(network(x), f(x) + 3 * p(x), rtol=1e-4, atol=1e-5)
         assert len(network.trainable_variables) == len(f.trainable_variables)
         assert len(network.variables) == 2 * len(f.variables)
+
+
+def test_a_prior_has_no_part_in_the_scale_of_the_values():
+    x = points()
+    network = flat(seed=1, value_scale=100.0, prior_scale=3.0, prior_seed=7)
+    expected = 100 * flat(seed=1)(x) + 3 * flat(seed=7)(x)
+    np.testing.assert_allclose(network(x), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_a_prior_sees_the_bytes_and_its_own_trunk():
@@ -646,7 +667,7 @@ def test_convolutions_that_are_none_or_do_not_fit_are_named(layers, what):
     (LinearQNetwork, []), (networks.MultiHeadQNetwork, ['MultiHeadQNetwork.conv_layers']),
     (networks.IndependentQNetworks, ['MultiHeadQNetwork.conv_layers']),
 ])  # fmt: skip
-def test_a_network_that_does_not_fit_names_only_bindings_that_there_are(network, named):
+def test_a_network_that_does_not_fit_names_only_bindings_that_exist(network, named):
     with pytest.raises(ValueError) as raised:
         networks.build(network(2), (4, 4, 4), tf.uint8)
     assert str(raised.value).startswith(

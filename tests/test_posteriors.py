@@ -234,6 +234,15 @@ def test_ube_samples_have_the_variance_of_u_for_each_action_apart():
     np.testing.assert_array_equal(posterior.mean(observation), posterior.network(observation))
 
 
+def test_ube_chooses_the_next_action_without_noise():
+    posterior = build_ube(scale=0.5, initial_output=5.0)
+    observations = np.random.default_rng(0).normal(size=(20, SIZE)).astype(np.float32)
+    seed = tf.constant([1, 2])
+    selected = posterior.selector(observations, seed)
+    np.testing.assert_array_equal(selected, posterior.network(observations))
+    assert np.abs(selected - posterior.sample(observations, seed)).max() > 0.1
+
+
 def test_ube_takes_negative_variances_for_0():
     posterior = build_ube(initial_output=-50.0)
     observations = np.random.default_rng(0).normal(size=(20, SIZE)).astype(np.float32)
@@ -673,6 +682,7 @@ def test_adaptive_ebu_refuses_one_network_and_no_period(small_networks):
         posteriors.AdaptivePosterior(build_network(1), build_network(2), None, 1, 0)
     with pytest.raises(ValueError, match='selection_period must be at least 1, got 0'):
         build_adaptive(selection_period=0)
+    build_adaptive(selection_period=1)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Whole runs on a real ROM with a small network: files, determinism, kill and resume."""
 
+import contextlib
 import csv
 import json
 import os
@@ -324,8 +325,8 @@ def test_without_a_whole_checkpoint_the_run_stops(straight, tmp_path):
         (folder / 'state.json').write_text('')
     output = run(other, status=1)
     assert output.strip().splitlines()[-1].startswith(
-        f'error: all 2 checkpoints in {other}/checkpoints are damaged (the newest: state.json is '
-        'not what was saved); '
+        f'error: no checkpoint in {other}/checkpoints can be restored (the newest of 2: state.json '
+        'is not what was saved); '
     )
     assert all_rows(other) == before
 
@@ -361,6 +362,43 @@ def test_several_environments_learn_at_the_same_ratio_and_resume(tmp_path):
     assert status == 128 + signal.SIGTERM
     run(other, **settings)
     assert all_rows(other) == all_rows(one)
+
+
+class TwoGames:
+    """The first environment's games take 2 steps, the second's 3."""
+
+    def __init__(self):
+        self.steps = 0
+
+    def reset(self):
+        return np.zeros(2), {}
+
+    def step(self, actions):
+        self.steps += 1
+        over = self.steps % np.array([2, 3]) == 0
+        return np.zeros(2), np.ones(2), over, over & False, {
+            'raw_rewards': np.ones(2), 'game_over': over,
+        }  # fmt: skip
+
+
+def test_the_head_of_an_evaluation_is_drawn_anew_for_each_game():
+    heads, followed = iter(range(100)), []
+
+    def actions(observations, heads, epsilon, rng):
+        followed.append(heads.tolist())
+        return np.zeros(2, np.int32)
+
+    stand_in = SimpleNamespace(
+        _evaluation_steps=14, _evaluation_envs=2, _evaluation_epsilon=0.0, _stop_signal=None,
+        _seed=0, _iteration=0, _evaluation_policy=SimpleNamespace(actions=actions),
+        _environments=lambda name, count: contextlib.nullcontext(TwoGames()),
+        _posterior=SimpleNamespace(
+            evaluation_heads=lambda count, rng: np.array([next(heads) for _ in range(count)], int)
+        ),
+    )  # fmt: skip
+    games = runner.Runner._evaluate(stand_in)
+    assert [game['episode_length'] for game in games] == [2, 3, 2, 2, 3]
+    assert followed == [[0, 1], [0, 1], [2, 1], [2, 3], [4, 3], [4, 3], [5, 6]]
 
 
 def test_games_that_a_run_cannot_see_whole_are_told(caplog):

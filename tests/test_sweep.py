@@ -1,5 +1,6 @@
 """Sweeps: what their trials are, and that they run what is missing."""
 
+import contextlib
 import csv
 import os
 import shlex
@@ -210,7 +211,7 @@ def test_a_stopped_sweep_saves_and_a_later_one_goes_on(tmp_path):
 def test_a_sweep_that_waits_for_another_one_can_be_stopped(tmp_path, number):
     trial = sweep.Trial(FILE, (), tmp_path / FILE.partition('.')[0] / 'seed0', 2)
     trial.base_dir.mkdir(parents=True)
-    with disk.lock(trial.base_dir):  # As another sweep does.
+    with contextlib.closing(disk.Lock(trial.base_dir)):  # As another sweep does.
         command = [f'--gin_files={FILE}', f'--base_dir={tmp_path}',
                    *(f'--gin_bindings={binding}' for binding in TINY)]  # fmt: skip
         waiting = subprocess.Popen(
@@ -226,7 +227,7 @@ def test_a_sweep_that_waits_for_another_one_can_be_stopped(tmp_path, number):
 
 
 class _Removed(sweep.OnThisMachine):
-    """Loses `folder` when `trial` has a checkpoint, and what wrote there with it."""
+    """Loses `folder` once `trial` has a checkpoint."""
 
     def __init__(self, trial, folder):
         super().__init__(1)

@@ -143,6 +143,21 @@ def test_without_diffusion_and_bonus_it_is_the_one_step_target(reading):
     np.testing.assert_allclose(y, targets.one_step(rewards, discounts, next_q), atol=1e-6)
 
 
+@pytest.mark.parametrize('greedy', targets.GREEDY_READINGS)
+def test_episodes_one_after_another_by_hand(greedy):
+    """Two episodes of 2 and 1 transitions, both truncated; the values suit all readings."""
+    y = targets.backward_induction(
+        rewards=[0.0, 1.0, 2.0], discounts=[0.5, 0.5, 0.5], actions=[0, 1, 0],
+        next_q=np.array([[[1.0, 3.0]], [[4.0, 2.0]], [[7.0, 8.0]]], np.float32),
+        reward_bonus=[0.1, 0.2, 0.3], next_bonus=[[0.3, 0.4], [0.6, 0.7], [0.8, 0.9]],
+        beta=0.5, alpha_1=1.0, alpha_2=1.0, greedy=greedy, last=[False, True, True],
+    )  # fmt: skip
+    second = 2 + 0.3 + 0.5 * (8 + 0.9)
+    first_end = 1 + 0.2 + 0.5 * (4 + 0.6)  # The second episode's action 0 is no part of it.
+    first_start = 0.1 + 0.5 * (0.5 * first_end + 0.5 * 3)
+    np.testing.assert_allclose(y[:, 0], [first_start, first_end, second], rtol=1e-6)
+
+
 def test_initial_is_a_lambda_return():
     rewards, discounts, actions, next_q, *bonuses = episode(50)
     y = targets.backward_induction(

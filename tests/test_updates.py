@@ -304,9 +304,11 @@ def test_episodes_are_pooled_whole_but_for_the_last_one():
 def test_episodes_computed_together_are_as_computed_alone(greedy):
     replay, network, target_network, _ = parts(num_episodes=0)
     rng = np.random.default_rng(5)
-    for terminal in (True, False, True):
+    for terminal in (True, False, False, True, False):
         replay.add_episode(random_episode(rng, int(rng.integers(1, 30)), terminal))
-    drawn = [replay.sample_episode() for _ in range(6)]
+    drawn = [replay.sample_episode() for _ in range(12)]
+    truncated = [episode.discounts[-1] > 0 for episode in drawn]
+    assert any(truncated[:-1]) and not all(truncated)  # Only these feel the episode behind them.
     update = updates.EpisodicUpdate(
         replay, network, target_network, beta=0.7, alpha_1=0.3, alpha_2=0.2, greedy=greedy,
         bonus=bonuses.UcbBonus(normalize_next_bonus=False),
@@ -357,6 +359,31 @@ def test_transition_update_is_the_one_step_target():
         (t,) = np.flatnonzero((stacks[:-1] == batch.observations[row]).all(axis=(1, 2, 3)))
         assert batch.actions[row] == episode.actions[t]
         np.testing.assert_allclose(batch.targets[row], y[t], atol=1e-5)
+
+
+def test_the_bonuses_of_a_transition_are_those_of_its_two_states():
+    """B at s by the online network, B~ at s' by the target network."""
+    replay, network, target_network, (episode,) = parts()
+    update = updates.TransitionUpdate(
+        replay, network, target_network, alpha_1=0.3, alpha_2=0.2, bonus=bonuses.UcbBonus()
+    )
+    batch, report = update.next_batch()
+    stacks = all_stacks(episode)
+    drawn = [
+        np.flatnonzero((stacks[:-1] == observation).all(axis=(1, 2, 3)))[0]
+        for observation in batch.observations
+    ]
+    rows, actions = np.arange(32), episode.actions[drawn]
+    reward_bonus = network(stacks[drawn]).numpy().std(1)[rows, actions]
+    next_q = target_network(stacks[1:][drawn]).numpy()
+    next_bonus, greedy = next_q.std(1), next_q.argmax(-1)
+    at_greedy = np.take_along_axis(next_bonus, greedy, axis=1)  # [32, K]
+    value = next_q.max(-1) + 0.2 * at_greedy / at_greedy.std()
+    y = (episode.rewards[drawn] + 0.3 * reward_bonus)[:, None]
+    y = y + episode.discounts[drawn][:, None] * value
+    np.testing.assert_allclose(batch.targets, y, atol=1e-5)
+    assert report['bonus_mean'] == pytest.approx(reward_bonus.mean(), rel=1e-5)
+    assert report['next_bonus_mean'] == pytest.approx(next_bonus.mean(), rel=1e-5)
 
 
 def chain_episodes(rng, count):

@@ -64,7 +64,7 @@ def record(run, seed=0, max_steps=3000, allow_imports=()) -> Recording:
       run: run folder.
       seed: of the game.
       max_steps: agent steps after which the recording ends, if the game has not.
-      allow_imports: see `learnt.load_learnt`.
+      allow_imports: See `learnt.load_learnt`.
 
     Raises:
       UserError: if the run cannot be restored.
@@ -482,7 +482,7 @@ def main(argv=None):
     parser.add_argument('run', type=os.path.expanduser, metavar='RUN', help='a run folder')
     parser.add_argument(
         '--out', required=True, type=os.path.expanduser, metavar='DIR',
-        help='folder for what it writes',
+        help='folder for the viewer',
     )  # fmt: skip
     parser.add_argument('--seed', type=int, default=0, help='of the game (default: 0)')
     parser.add_argument(

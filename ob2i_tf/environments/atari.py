@@ -360,9 +360,9 @@ def make_atari(
         ALE does not show; about doubles the emulators' time. Needs sticky_action_probability 0.
       press_fire: where the game has FIRE, it is pressed for a frame before the no-ops, as ALE does
         by default and the released code in its own way.
-      restart_stack_on_life_loss: the first stack of a life repeats its first frame, as that of a
-        game does (the released code). Needs terminal_on_life_loss, so that replay, which rebuilds
-        stacks by the episode, knows of it.
+      restart_stack_on_life_loss: The first stack of a life repeats its first frame, as that of a
+        game does (the released code). Needs terminal_on_life_loss, since replay rebuilds stacks
+        from the frames of an episode.
 
     Raises:
       ValueError: an unknown game, a value out of range.

@@ -178,16 +178,20 @@ def test_a_method_of_ones_own_has_the_name_of_its_gin_file(tmp_path, folder, met
     assert (run.method, run.game, run.seed) == (method, 'Q*Bert', '0')
 
 
-def test_a_configuration_cut_off_anywhere_is_no_crash(tmp_path):
+def test_a_configuration_cut_off_anywhere_is_read_as_far_as_it_goes(tmp_path):
     spelt = {'make_environment.name': "'MnistMaze'", 'make_mnist_maze.wall_density': 0.4}
     path = write_run(tmp_path, 'OB2I', 'Pong', 0, iterations=1, **spelt) / 'config.gin'
     text = path.read_text()
-    for end in range(len(text)):
+    names_the_method = text.index('@EpisodicUpdate') + len('@EpisodicUpdate')
+    for end in range(len(text) + 1):
         path.write_text(text[:end])
-        try:
-            load.load([tmp_path])
-        except UserError:
-            pass
+        (run,), _ = load.load([tmp_path])
+        assert (run.method == 'OB2I') == (end >= names_the_method)
+        _, names_the_game, name = text[:end].partition('make_environment.name = ')
+        expected = name.partition('\n')[0].strip("'") if names_the_game else 'Pong'
+        assert run.game.strip("'").startswith(expected)
+        assert len(run.train) == len(run.eval) == 1
+    assert (run.method, run.game, run.seed) == ('OB2I', 'MnistMaze 40%', 'maze 0, seed 0')
 
 
 def test_games_in_the_papers_spelling():

@@ -112,7 +112,7 @@ def test_the_newest_whole_checkpoint_counts(tmp_path):
     (checkpoints / '000000000002' / 'state.json').write_text('{"replay": {}}')
     assert len(regret.of_run(run)) == 30
     shutil.rmtree(checkpoints / '000000000001')
-    with pytest.raises(UserError, match='all 1 checkpoints in .* are damaged'):
+    with pytest.raises(UserError, match='no checkpoint in .* can be restored'):
         regret.of_run(run)
 
 

@@ -27,10 +27,12 @@ def maze(walls=(), cell=(0, 0), **keywords):
     return env
 
 
-def test_gymnasium_makes_and_checks_it():
+def test_gymnasium_makes_it_and_finds_nothing_to_object_to(recwarn):
     env = gymnasium.make('ob2i/MnistMaze-v0', wall_density=0.5, render_mode='rgb_array')
+    assert isinstance(env.unwrapped, MnistMaze)
     check_env(env.unwrapped)
     env.close()
+    assert not recwarn.list
 
 
 @pytest.mark.parametrize('action, cell', [(UP, (3, 5)), (RIGHT, (4, 6)), (DOWN, (5, 5)),

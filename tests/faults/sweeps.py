@@ -89,7 +89,7 @@ def cluster(count):
 
 
 def on_nodes(base_dir, count, seeds, iterations):
-    """What is wrong with the trials of a sweep that loses a worker and a node, in words."""
+    """Faults, in words, of the trials of a sweep that loses a worker and a node."""
     bindings = (f'Runner.num_iterations = {iterations}', *LINEAR)
 
     def trials(name):

@@ -135,6 +135,13 @@ def test_an_error_speaks_of_earlier_checkpoints_only_where_there_are_some(tmp_pa
     assert 'checkpoint' not in runs.last_line(printed)
 
 
+def test_a_config_that_cannot_be_read_is_one_line(tmp_path):
+    (tmp_path / 'run' / 'config.gin').mkdir(parents=True)
+    status, printed = runs.run(tmp_path / 'run')
+    assert status == 1 and 'Traceback' not in printed
+    assert runs.last_line(printed).startswith('error: cannot write to the run folder')
+
+
 def _hang_up():
     os.kill(os.getpid(), signal.SIGHUP)
 
