@@ -121,8 +121,7 @@ class CsvLog:
                 'file back, or move the run folder away to start over'
             )
         with disk.open_nofollow(self._path, 'r+b') as file:
-            file.truncate(seen['bytes'])
-            os.fsync(file.fileno())
+            file.truncate(seen['bytes'])  # Synced with the next row; until then more may stay.
 
 
 def _text(value):
