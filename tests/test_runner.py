@@ -392,6 +392,7 @@ def test_the_head_of_an_evaluation_is_drawn_anew_for_each_game():
         _evaluation_steps=14, _evaluation_envs=2, _evaluation_epsilon=0.0, _stop_signal=None,
         _seed=0, _iteration=0, _evaluation_policy=SimpleNamespace(actions=actions),
         _environments=lambda name, count: contextlib.nullcontext(TwoGames()),
+        _save_if_asked=lambda: None,
         _posterior=SimpleNamespace(
             evaluation_heads=lambda count, rng: np.array([next(heads) for _ in range(count)], int)
         ),

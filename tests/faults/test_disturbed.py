@@ -131,7 +131,7 @@ def test_an_error_speaks_of_earlier_checkpoints_only_where_there_are_some(tmp_pa
     (tmp_path / 'file').write_text('')
     status, printed = runs.run(tmp_path / 'file' / 'run', before=[], output=tmp_path / 'printed')
     assert not runs.one_line(status, printed)
-    assert 'Not a directory' in runs.last_line(printed)
+    assert f"File exists: '{tmp_path}/file'" in runs.last_line(printed)
     assert 'checkpoint' not in runs.last_line(printed)
 
 
