@@ -1,6 +1,7 @@
 # make train   set up .venv once, then train by the paper's protocol (run again: goes on)
 # make test    set up and run the tests
 # make mutants set up, change the code in 60 places, one at a time, and see whether the tests notice
+# make golden  set up, and compare small runs with those of the commit REF, byte for byte
 # make bench   set up and run the benchmarks
 # ARGS passes further flags, PYTHON chooses the interpreter, VENV the environment's folder.
 
@@ -13,7 +14,7 @@ TEST_EXTRAS ?= test,maze,deepsea,analysis,sweep
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
 
-.PHONY: train test mutants bench clean
+.PHONY: train test mutants golden bench clean
 
 train: $(VENV)/installed
 	$(BIN)/python run_experiment.py --gin_files=ob2i_atari.gin $(ARGS)
@@ -23,6 +24,9 @@ test: $(VENV)/installed-test
 
 mutants: $(VENV)/installed-test
 	$(BIN)/python -m tests.mutants $(ARGS)
+
+golden: $(VENV)/installed-test
+	$(BIN)/python -m tests.golden $(REF) $(ARGS)
 
 bench: $(VENV)/installed-test
 	$(BIN)/python -m benchmarks $(ARGS)

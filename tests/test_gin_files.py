@@ -120,20 +120,6 @@ def test_every_line_of_the_table_holds_for_some_file(clean_gin):
     assert [f'{TABLE.name}:{entry.line}' for entry in ENTRIES if entry not in used] == []
 
 
-@pytest.mark.parametrize('file, name, number', [
-    ('noisynet_dueling_atari', 'QLearner.max_gradient_norm', 10 / 32),
-    ('bootdqn_ids_atari', 'QLearner.max_gradient_norm', None),
-    ('bootdqn_ucb_atari', 'TransitionUpdate.alpha_2', 0.5e-4),
-    ('ob2i_atari', 'EpisodicUpdate.consumption', 'in_parts'),
-    ('ob2i_atari', 'make_atari.restart_stack_on_life_loss', False),
-    ('ob2i_atari_released', 'make_atari.restart_stack_on_life_loss', True),
-    ('ob2i_atari_released', 'EpisodicUpdate.tail', 'other_episode'),
-])  # fmt: skip
-def test_a_binding_follows_the_source_of_its_file(file, name, number, clean_gin):
-    config.load([f'{file}.gin'])
-    assert config.value(name) == number
-
-
 def rows_of(base_dir, table='train'):
     with open(base_dir / f'{table}.csv', newline='') as file:
         table = list(csv.DictReader(file))
