@@ -42,7 +42,7 @@ SWAPPED = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
     ast.NotEq: ast.Eq, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is,
 }  # fmt: skip
-SYMMETRIC = ('max', 'min', 'maximum', 'minimum')  # Their arguments may be in any order.
+SYMMETRIC = ('max', 'min', 'maximum', 'minimum', 'squared_difference')  # Their arguments may be in any order.
 
 
 class Mutant(NamedTuple):

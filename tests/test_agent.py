@@ -56,10 +56,11 @@ class Corridor:
 class Tape:
     """A learner that does its work and writes down at which agent step."""
 
-    def __init__(self, agent_steps):
+    def __init__(self, agent_steps, history=4):
         network, target = (
             networks.build(
-                networks.MultiHeadQNetwork(3, 5, 8, conv_layers=(), seed=seed), (1, 4), tf.uint8)
+                networks.MultiHeadQNetwork(3, 5, 8, conv_layers=(), seed=seed), (1, history),
+                tf.uint8)
             for seed in (1, 2)
         )  # fmt: skip
         self.learner = QLearner(network, target)
@@ -73,8 +74,8 @@ class Tape:
 def play(agent_steps, num_envs=1, corridor=None, **keywords):
     env = Corridor(num_envs, **(corridor or {}))
     agent = None
-    tape = Tape(lambda: agent.agent_steps)
-    replay = EpisodeReplay((1,), 10_000, history=4, seed=0)
+    tape = Tape(lambda: agent.agent_steps, env.history)
+    replay = EpisodeReplay((1,), 10_000, history=env.history, seed=0)
     update = updates.EpisodicUpdate(replay, tape.learner.network, tape.learner.target_network)
     keywords = {'learning_starts': 40, 'train_period': 4, 'target_period': 30, **keywords}
     pair = tape.learner.network, tape.learner.target_network
@@ -177,9 +178,9 @@ def test_acts_greedily_by_the_head_of_the_episode():
     np.testing.assert_array_equal(actions[:, 0], best)
 
 
-@pytest.mark.parametrize('num_envs', [1, 3])
-def test_stacks_from_replay_are_those_that_were_acted_on(num_envs):
-    *_, replay, env, _, _, _ = play(60 * num_envs, num_envs)
+@pytest.mark.parametrize('num_envs, history', [(1, 4), (3, 4), (1, 2)])
+def test_stacks_from_replay_are_those_that_were_acted_on(num_envs, history):
+    *_, replay, env, _, _, _ = play(60 * num_envs, num_envs, corridor={'history': history})
     acted_on = {tuple(stack) for step in env.acted_on for stack in step}
     assert replay.num_transitions == 60 * num_envs
     assert replay.num_episodes == 12 * num_envs  # Lives, not games.
@@ -219,6 +220,13 @@ def test_replay_rebuilds_the_stacks_of_breakout_over_several_lives(restart):
         np.testing.assert_array_equal(first, acted_on[episode.first_id])
         if episode.first_id and restart:
             assert (first == first[..., :1]).all()
+
+
+def test_xla_of_acting_is_refused_for_a_posterior_that_it_cannot_compile(monkeypatch):
+    monkeypatch.setattr(posteriors.EnsemblePosterior, 'compiles', False)
+    play(0, xla=False)
+    with pytest.raises(ValueError, match="'acting' cannot be compiled with a EnsemblePosterior"):
+        play(0, xla=True)
 
 
 def test_discounts_of_terminals_and_of_the_limit():

@@ -540,6 +540,10 @@ def test_heads_side_by_side_are_those_of_the_networks(each_small):
     assert np.abs(q_values - side_by_side(seed=1)(x)).min() > 0
 
 
+def test_there_are_as_many_networks_as_lee_et_al_have_learners(each_small):
+    assert len(networks.IndependentQNetworks(4).networks) == 11
+
+
 def test_networks_side_by_side_have_priors_of_their_own(each_small):
     gin.parse_config('MultiHeadQNetwork.prior_scale = 2.0')
     x, pair = points(), [side_by_side(seed, prior_seed=5) for seed in (1, 2)]
