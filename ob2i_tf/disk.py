@@ -4,9 +4,11 @@ No file is written through a symbolic link: a link in a run folder may point any
 """
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
+import stat
 import zipfile
 from pathlib import Path
 
@@ -20,7 +22,7 @@ CHUNK_BYTES = 2**20
 def describe(path, size=float('inf')):
     """{'bytes', 'sha256'} of a file or of its first `size` bytes; OSError if it cannot be read."""
     digest = hashlib.sha256()
-    with open(path, 'rb') as file:
+    with open_regular(path, 'rb') as file:
         while chunk := file.read(min(CHUNK_BYTES, size - file.tell())):
             digest.update(chunk)
         return {'bytes': file.tell(), 'sha256': digest.hexdigest()}
@@ -65,13 +67,29 @@ def make_folder(path):
             sync(folder.parent)
 
 
-def open_nofollow(path, mode, **keywords):
-    """Like `open`, but raises an OSError if the path is a symbolic link."""
+def open_regular(path, mode='r', flags=0, **keywords):
+    """Like `open`, but raises an OSError for a pipe or a device, which may block or never end."""
 
-    def opener(path, flags):
-        return os.open(path, flags | os.O_NOFOLLOW, 0o666)
+    def opener(path, of_mode):
+        descriptor = os.open(path, of_mode | flags | os.O_NONBLOCK, 0o666)
+        kind = os.fstat(descriptor).st_mode
+        if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):  # Of a folder `open` itself says so.
+            os.close(descriptor)
+            raise OSError(errno.EINVAL, 'Not a regular file', path)
+        return descriptor
 
     return open(path, mode, opener=opener, **keywords)
+
+
+def read_text(path, encoding='utf-8', errors='strict'):
+    """Like `Path.read_text`, of a regular file only."""
+    with open_regular(path, encoding=encoding, errors=errors) as file:
+        return file.read()
+
+
+def open_nofollow(path, mode, **keywords):
+    """Like `open_regular`, but raises an OSError if the path is a symbolic link."""
+    return open_regular(path, mode, os.O_NOFOLLOW, **keywords)
 
 
 def identity(path):

@@ -32,7 +32,11 @@ def check_config(directory):
     """
     path = directory / 'config.gin'
     if path.exists():
-        there, text = path.read_text('utf-8-sig', 'replace'), config.resolved_config()
+        try:
+            there = disk.read_text(path, 'utf-8-sig', 'replace')
+        except OSError as error:
+            raise UserError(f'the configuration of the run folder cannot be read: {error}') from error
+        text = config.resolved_config()
         for old, new in itertools.zip_longest(there.splitlines(), text.splitlines()):
             if old != new and not (old or '').startswith('Runner.num_iterations ='):
                 raise UserError(
@@ -48,7 +52,7 @@ def check_data(directory, data):
       UserError: they do not; a configuration may leave the source to the machine.
     """
     try:
-        there = json.loads((directory / 'environment.json').read_text()).get('data', data)
+        there = json.loads(disk.read_text(directory / 'environment.json')).get('data', data)
     except (OSError, ValueError, AttributeError):
         return  # Missing or damaged, as `write_environment` says.
     if there != data:
@@ -64,9 +68,9 @@ def write_environment(directory, data):
     earlier = []
     if path.exists():
         try:
-            last = json.loads(path.read_text())
+            last = json.loads(disk.read_text(path))
             earlier = [*last.pop('earlier'), last]
-        except (ValueError, TypeError, AttributeError, KeyError) as error:
+        except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
             logging.warning('%s is damaged, and kept as %s.damaged: %s', path, path.name, error)
             os.replace(path, f'{path}.damaged')
     packages = ('tensorflow', 'tf-keras', 'tf-agents', 'numpy', 'gymnasium', 'ale-py')

@@ -660,7 +660,7 @@ def _small_integer(sequence):
 
 
 def _num_lines(path):
-    return path.read_text(errors='replace').count('\n') if path.exists() else 0
+    return disk.read_text(path, errors='replace').count('\n') if path.exists() else 0
 
 
 def _first_line(error):

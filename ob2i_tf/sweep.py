@@ -74,7 +74,7 @@ class Trial:
     def rows(self):
         """Of train.csv: one for each iteration that is done."""
         try:
-            text = (self.base_dir / 'train.csv').read_text(errors='replace')
+            text = disk.read_text(self.base_dir / 'train.csv', errors='replace')
         except OSError:
             return []
         whole = text[: text.rfind('\n') + 1]

@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from ob2i_tf import disk, errors, metrics
+from ob2i_tf import disk, errors, metrics, run_folder
+from ob2i_tf.analysis import load
 
 
 def fsynced(monkeypatch):
@@ -124,3 +125,30 @@ def test_nothing_is_written_through_a_link(tmp_path):
         with pytest.raises(OSError):
             write()
         assert victim.read_text() == 'kept'
+
+
+def _is_a_pipe(path):
+    os.mkfifo(path)
+
+
+def _is_a_device(path):
+    path.symlink_to('/dev/zero')
+
+
+@pytest.mark.parametrize('make', [_is_a_pipe, _is_a_device])
+def test_pipes_and_devices_are_refused_not_waited_for(tmp_path, make):
+    for name in ('config.gin', 'environment.json', 'train.csv', 'train.csv.writing'):
+        make(tmp_path / name)
+    for use in (
+        lambda: disk.describe(tmp_path / 'train.csv', 5),
+        lambda: disk.replace_text(tmp_path / 'train.csv', 'text'),
+        lambda: metrics.CsvLog(tmp_path / 'train.csv', ('a', 'b')),
+    ):
+        with pytest.raises(OSError, match=r'train\.csv'):
+            use()
+    with pytest.raises(errors.UserError, match='Not a regular file'):
+        run_folder.check_config(tmp_path)
+    run_folder.check_data(tmp_path, None)
+    said = []
+    assert load.read_csv(tmp_path / 'train.csv', ('frames',), said.append).empty
+    assert said == ['train.csv cannot be read: Not a regular file']

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import pandas as pd
 
-from ob2i_tf import csv_columns, environments
+from ob2i_tf import csv_columns, disk, environments
 from ob2i_tf.environments import games
 from ob2i_tf.errors import UserError
 from ob2i_tf.find_runs import find_runs
@@ -197,7 +197,7 @@ def _by_path(folder, game):
 
 def _read_text(path, report):
     try:
-        return path.read_text(encoding='utf-8-sig', errors='replace')
+        return disk.read_text(path, 'utf-8-sig', 'replace')
     except FileNotFoundError:
         report(f'no {path.name}')
     except OSError as error:
