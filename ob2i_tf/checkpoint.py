@@ -31,7 +31,7 @@ class Checkpoints:
         self._keep = keep
         for path in self._directory.iterdir():  # Where a kill cut a save or a deletion short.
             if path.name.startswith((_ASIDE, _LEAVING)):
-                shutil.rmtree(path)
+                disk.remove(path)
 
     def save(self, agent_steps, write):
         """Saves one checkpoint; if anything fails, the earlier ones are still there.
@@ -75,7 +75,7 @@ class Checkpoints:
         for path in old:  # What has the name of a checkpoint is whole, also if a kill comes now.
             leaving = path.with_name(_LEAVING + path.name)
             os.replace(path, leaving)
-            shutil.rmtree(leaving)
+            disk.remove(leaving)
         return kept
 
     def all(self):

@@ -8,6 +8,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import shutil
 import stat
 import zipfile
 from pathlib import Path
@@ -65,6 +66,14 @@ def make_folder(path):
         folder.mkdir(exist_ok=True)
         with contextlib.suppress(PermissionError):  # Of a parent that is not the user's.
             sync(folder.parent)
+
+
+def remove(path):
+    """Removes a file, a folder with all it holds, or a symbolic link, not what it leads to."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    else:
+        os.remove(path)
 
 
 def open_regular(path, mode='r', flags=0, **keywords):

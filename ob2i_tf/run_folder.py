@@ -20,6 +20,7 @@ from ob2i_tf import config, disk
 from ob2i_tf.errors import CheckpointError, UserError
 
 CHECKPOINT_FORMAT = 3
+_FOLDERS = ('checkpoints', 'replay', 'tensorboard')
 
 
 def check_config(directory):
@@ -43,6 +44,20 @@ def check_config(directory):
                     f'{path} holds another configuration: it says {old!r}, this run {new!r}; '
                     'use another --base_dir'
                 )
+
+
+def check_unlinked(directory):
+    """Makes sure that a run writes and deletes files of its folder only.
+
+    Raises:
+      UserError: that names a folder in it that is a symbolic link.
+    """
+    for path in (directory / name for name in _FOLDERS):
+        if path.is_symlink():
+            raise UserError(
+                f'{path} is a symbolic link, through which no run writes; move the folder back, or '
+                'the whole run folder'
+            )
 
 
 def check_data(directory, data):

@@ -165,6 +165,7 @@ class Runner:
 
         with self._writing():
             run_folder.check_config(self._directory)
+            run_folder.check_unlinked(self._directory)
         check_schedule(config.bound(Agent)['epsilon'], num_iterations * training_steps)
         with contextlib.closing(environments.make(num_envs=1)) as env:
             observation_space = env.single_observation_space

@@ -110,3 +110,18 @@ def test_an_array_that_is_larger_than_its_file_is_an_error(tmp_path):
             np.lib.format.write_array_header_1_0(member, header)
     with pytest.raises(ValueError):
         run_folder.read_arrays(tmp_path)
+
+
+def test_links_are_removed_and_what_they_lead_to_stays(tmp_path):
+    outside = tmp_path / 'outside'
+    outside.mkdir()
+    (outside / 'file').write_text('kept')
+    folder = tmp_path / 'checkpoints'
+    folder.mkdir()
+    for name in ('.writing-000000000003', '000000000001', '000000000002'):
+        (folder / name).symlink_to(outside)
+    (folder / '.deleting-000000000001').write_text('')
+    checkpoints = Checkpoints(folder, keep=1)
+    assert [path.name for path in checkpoints.prune()] == ['000000000002']
+    assert [path.name for path in folder.iterdir()] == ['000000000002']
+    assert (outside / 'file').read_text() == 'kept'

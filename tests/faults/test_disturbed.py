@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ob2i_tf import checkpoint, disk
+from ob2i_tf import checkpoint, disk, run_folder
+from ob2i_tf.errors import UserError
 from tests.faults import campaign, injections, runs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -125,6 +126,15 @@ def test_links_in_a_run_folder_are_not_written_through():
         assert victim.read_text() == 'kept'
         (base_dir / name).unlink()
     assert runs.run(base_dir)[0] == 0
+
+
+@pytest.mark.parametrize('name', ['checkpoints', 'replay', 'tensorboard'])
+def test_a_linked_folder_in_a_run_folder_is_refused(tmp_path, name):
+    (tmp_path / 'run').mkdir()
+    (tmp_path / 'outside').mkdir()
+    (tmp_path / 'run' / name).symlink_to('../outside')
+    with pytest.raises(UserError, match=f'run/{name} is a symbolic link'):
+        run_folder.check_unlinked(tmp_path / 'run')
 
 
 def test_an_error_speaks_of_earlier_checkpoints_only_where_there_are_some(tmp_path):
