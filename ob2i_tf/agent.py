@@ -256,7 +256,8 @@ def check_schedule(epsilon, agent_steps):
     Raises:
       ConfigError: It fails somewhere, or its value is not a number in 0..1.
     """
-    for step in np.unique(np.linspace(0, agent_steps, _SCHEDULE_POINTS).astype(int)).tolist():
+    last = _SCHEDULE_POINTS - 1
+    for step in sorted({agent_steps * point // last for point in range(_SCHEDULE_POINTS)}):
         _scheduled(epsilon, step)
 
 

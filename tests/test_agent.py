@@ -138,6 +138,7 @@ def test_a_schedule_is_evaluated_over_the_whole_run():
         ConfigError, match='Agent.epsilon fails at 200 agent steps: IndexError: list index out'
     ):
         check_schedule(lambda steps: pieces[steps // 100], 300)
+    check_schedule(schedules.linear, 10**21)
 
 
 @pytest.mark.parametrize('warmup, random_steps', [('random', 40), ('epsilon_greedy', 0)])
