@@ -768,6 +768,8 @@ def constructing():
                 f'@{made[1]}(), or bind what it lacks: {str(error).partition(chr(10))[0]}'
             ) from error
         raise
+    except MemoryError as error:
+        raise ConfigError(f'it needs more memory than there is: {error}') from error
     except ValueError as error:
         raised_in = error.__traceback__
         while raised_in.tb_next:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from typing import Callable, Literal, Optional, Sequence, Tuple, Union
 
+import numpy as np
 import pytest
 
 import gin
@@ -386,3 +387,9 @@ def test_help():
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert '--gin_files' in done.stdout and 'ob2i_atari.gin' in done.stdout
+
+
+def test_a_configuration_that_needs_more_memory_than_there_is_is_wrong():
+    with pytest.raises(ConfigError, match='more memory than there is: .*10000000000'):
+        with config.constructing():
+            np.empty((10**10, 10**7))
