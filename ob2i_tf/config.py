@@ -769,7 +769,7 @@ def constructing():
             ) from error
         raise
     except MemoryError as error:
-        raise ConfigError(f'it needs more memory than there is: {error}') from error
+        raise ConfigError(f'this needs more memory than there is: {error}') from error
     except ValueError as error:
         raised_in = error.__traceback__
         while raised_in.tb_next:

@@ -36,7 +36,7 @@ def check_config(directory):
         try:
             there = disk.read_text(path, 'utf-8-sig', 'replace')
         except OSError as error:
-            raise UserError(f'the configuration of the run folder cannot be read: {error}') from error
+            raise UserError(f'the configuration of the run cannot be read: {error}') from error
         text = config.resolved_config()
         for old, new in itertools.zip_longest(there.splitlines(), text.splitlines()):
             if old != new and not (old or '').startswith('Runner.num_iterations ='):

@@ -163,9 +163,8 @@ class Runner:
         self._stop_signal = None
         self._steps_per_second = math.nan  # Of this iteration, measured in this process.
 
-        with self._writing():
-            run_folder.check_config(self._directory)
-            run_folder.check_unlinked(self._directory)
+        run_folder.check_config(self._directory)
+        run_folder.check_unlinked(self._directory)
         check_schedule(config.bound(Agent)['epsilon'], num_iterations * training_steps)
         with contextlib.closing(environments.make(num_envs=1)) as env:
             observation_space = env.single_observation_space

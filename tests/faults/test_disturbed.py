@@ -149,7 +149,7 @@ def test_a_config_that_cannot_be_read_is_one_line(tmp_path):
     (tmp_path / 'run' / 'config.gin').mkdir(parents=True)
     status, printed = runs.run(tmp_path / 'run')
     assert status == 1 and 'Traceback' not in printed
-    assert runs.last_line(printed).startswith('error: cannot write to the run folder')
+    assert runs.last_line(printed).startswith('error: the configuration of the run cannot be read')
 
 
 def _hang_up():
