@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import os
 import random
+import re
 import shutil
 import subprocess
 import tempfile
@@ -80,7 +81,7 @@ def series(fault, folder, injection, rng, kills):
         elif had and 'Resuming' not in printed and 'Starting' in printed:
             wrong = 'started over silently'
         if wrong or status == -9:
-            yield Outcome(fault, wrong, 'killed; the same command goes on')
+            yield Outcome(fault, wrong, 'killed; the same command resumes')
         if status == 0:
             break
     wrong = finish(base_dir, runs.checkpoints(base_dir))
@@ -256,7 +257,7 @@ def damages(rng, count=None):
         if status == 0:
             wrong = wrong or ('' if runs.rows(other) == runs.rows(straight()) else 'other rows')
             warned = 'damaged' in printed or 'Skipping' in printed
-            seen = 'goes on with a warning' if warned else 'goes on: not needed to resume'
+            seen = 'resumes with a warning' if warned else 'resumes: not needed'
         else:
             wrong = wrong or runs.one_line(status, printed)
             seen = 'refuses: ' + _short(runs.last_line(printed), other)
@@ -297,7 +298,7 @@ def full_disks(rng, count=16):
             subprocess.run(['mount', '-o', 'remount,size=64m', folder], check=True)
             wrong = wrong or finish(base_dir, had)
             yield Outcome(
-                'disk full, its log on it too', wrong, 'status 1; goes on once there is room'
+                'disk full, its log on it too', wrong, 'status 1; resumes once there is room'
             )
         finally:
             _unmount(folder)
@@ -424,8 +425,9 @@ def memory(rng, count=2):
 
 
 def _short(line, base_dir):
-    """A line without the folder's name, and without numbers that differ from try to try."""
-    return line.replace(str(base_dir), 'RUN')
+    """A line without the names of the folder and of a segment of replay."""
+    line = re.sub(r'episodes-[\w-]+\.npz', 'SEGMENT', line.replace(str(base_dir), 'RUN'))
+    return re.sub(r'has \d+ bytes, not \d+; move', 'has N bytes, not M; move', line)
 
 
 ALL = {
