@@ -105,6 +105,8 @@ def main(argv=None):
     )
     installed.add_flag(parser)
     arguments = parser.parse_args(argv)
+    if os.path.isdir(arguments.out):
+        parser.error(f'--out={arguments.out} is a folder')
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
     from ob2i_tf import acting
     from ob2i_tf.learnt import load_learnt
