@@ -32,18 +32,19 @@ def check_config(directory):
       UserError: that names the first line that differs.
     """
     path = directory / 'config.gin'
-    if path.exists():
-        try:
-            there = disk.read_text(path, 'utf-8-sig', 'replace')
-        except OSError as error:
-            raise UserError(f'the configuration of the run cannot be read: {error}') from error
-        text = config.resolved_config()
-        for old, new in itertools.zip_longest(there.splitlines(), text.splitlines()):
-            if old != new and not (old or '').startswith('Runner.num_iterations ='):
-                raise UserError(
-                    f'{path} holds another configuration: it says {old!r}, this run {new!r}; '
-                    'use another --base_dir'
-                )
+    try:
+        there = disk.read_text(path, 'utf-8-sig', 'replace')
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise UserError(f'the configuration of the run cannot be read: {error}') from error
+    text = config.resolved_config()
+    for old, new in itertools.zip_longest(there.splitlines(), text.splitlines()):
+        if old != new and not (old or '').startswith('Runner.num_iterations ='):
+            raise UserError(
+                f'{path} holds another configuration: it says {old!r}, this run {new!r}; '
+                'use another --base_dir'
+            )
 
 
 def check_unlinked(directory):

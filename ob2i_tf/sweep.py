@@ -83,7 +83,7 @@ class Trial:
     def complete(self):
         """Whether all iterations are done and, since a row comes first, the last one is saved."""
         rows = self.rows()
-        if not (self.base_dir / 'config.gin').exists() or len(rows) < self.num_iterations:
+        if not os.path.exists(self.base_dir / 'config.gin') or len(rows) < self.num_iterations:
             return False
         saved = int(self.newest_checkpoint().partition('-')[0] or -1)
         try:

@@ -1,5 +1,6 @@
 """Files that survive a power cut, and the lock of a run folder."""
 
+import errno
 import os
 
 import pytest
@@ -152,3 +153,12 @@ def test_pipes_and_devices_are_refused_not_waited_for(tmp_path, make):
     said = []
     assert load.read_csv(tmp_path / 'train.csv', ('frames',), said.append).empty
     assert said == ['train.csv cannot be read: Not a regular file']
+
+
+def test_a_configuration_that_may_not_be_read_is_named(tmp_path, monkeypatch):
+    def deny(path, *arguments):
+        raise PermissionError(errno.EACCES, 'Permission denied', str(path))
+
+    monkeypatch.setattr(os, 'open', deny)
+    with pytest.raises(errors.UserError, match='cannot be read: .*Permission denied: .*config.gin'):
+        run_folder.check_config(tmp_path)
