@@ -47,6 +47,12 @@ STREAMS = ('network', 'target_network', 'replay', 'acting', 'environment', 'eval
            'evaluation_environment', 'prior', 'posterior', 'learner', 'update')  # fmt: skip
 XLA_PARTS = ('acting', 'targets', 'gradient_step')
 _MOST_ENVS = 256  # ALE takes 0.1 s for each, in one call that no signal interrupts.
+_TABLES = {
+    'train': csv_columns.TRAIN,
+    'eval': csv_columns.EVAL,
+    'episodes': csv_columns.EPISODES,
+    'eval_episodes': csv_columns.EVAL_EPISODES,
+}
 _PARTS_WITH_ARRAYS = ('update', 'posterior')
 
 config.uses('Runner', 'make_environment', 'EpisodeReplay', 'QLearner', 'Agent')
@@ -430,12 +436,7 @@ class Runner:
                 self._directory,
             )
         self._csv = {}
-        for name, header in (
-            ('train', csv_columns.TRAIN),
-            ('eval', csv_columns.EVAL),
-            ('episodes', csv_columns.EPISODES),
-            ('eval_episodes', csv_columns.EVAL_EPISODES),
-        ):
+        for name, header in _TABLES.items():
             path = self._directory / f'{name}.csv'
             self._csv[name] = metrics.CsvLog(path, header, self._csv_seen.get(name))
         self._tensorboard = metrics.TensorBoard(self._directory / 'tensorboard', self._iteration)
@@ -572,6 +573,9 @@ class Runner:
     def _read_checkpoint(self, folder):
         state = run_folder.read_state(folder)
         arrays = run_folder.read_arrays(folder)
+        since = state['agent']['agent_steps'] - state['iteration'] * self._training_steps
+        if not 0 <= since <= self._training_steps:
+            raise CheckpointError(f'{folder} belongs to no iteration')
         self._replay.load(self._directory / 'replay', state['replay'])
         with run_folder.named_for_tensorflow(folder) as name:
             status = self._variables.read(f'{name}/variables')
@@ -580,7 +584,7 @@ class Runner:
         self._iteration = state['iteration']
         self._agent.set_state(state['agent'])
         self._means = metrics.Means(state['means'])
-        self._csv_seen = state['csv']
+        self._csv_seen = {name: state['csv'][name] for name in _TABLES}
         self._actions = list(arrays.pop('actions'))
         for part in _PARTS_WITH_ARRAYS:
             getattr(self, f'_{part}').set_state(run_folder.arrays_of(part, arrays))

@@ -86,6 +86,19 @@ def _state(text):
     return lambda folder: (folder / 'state.json').write_text(text)
 
 
+def _change_state(folder, **items):
+    state = json.loads((folder / 'state.json').read_text())
+    (folder / 'state.json').write_text(json.dumps({**state, **items}))
+
+
+def _no_tables(folder):
+    _change_state(folder, csv={})
+
+
+def _another_iteration(folder):
+    _change_state(folder, iteration=10**9)
+
+
 def _huge_array(folder):
     header = io.BytesIO()
     shape = {'descr': '<i4', 'fortran_order': False, 'shape': (10**13, 1)}
@@ -102,7 +115,7 @@ def _segment_of_zeros(folder):
 
 @pytest.mark.parametrize('change', [
     _state('{}'), _state('{"format": 3}'), _state('[' * 100_000), _state('null'), _huge_array,
-    _segment_of_zeros,
+    _segment_of_zeros, _no_tables, _another_iteration,
 ], ids=lambda change: change.__name__)  # fmt: skip
 def test_a_checkpoint_that_makes_no_sense_is_skipped(change):
     base_dir = runs.scratch_copy(campaign.straight())
