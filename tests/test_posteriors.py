@@ -467,7 +467,7 @@ def test_bayesian_draws_have_the_posteriors_moments(covariance):
 @pytest.mark.parametrize('num_envs', [1, 2])
 def test_bayesian_draws_and_regressions_come_at_their_very_step(num_envs):
     replay, recorded = filled_replay(10)
-    posterior = build_bayesian(replay, num_envs, regression_period=3, sample_period=4)
+    posterior = build_bayesian(replay, num_envs, regression_period=4, sample_period=4)
     changes, before = [], posterior.drawn.numpy()
     for step in range(10):
         posterior.observe(
@@ -478,11 +478,11 @@ def test_bayesian_draws_and_regressions_come_at_their_very_step(num_envs):
         before = posterior.drawn.numpy()
     assert changes == list(range(4, 10 * num_envs + 1, 4))
     regressions = []
-    for copy in range(1, 8):
+    for copy in range(1, 10):
         count = len(recorded)
         copy_target(posterior)
         regressions += [copy] * (len(recorded) - count)
-    assert regressions == [3, 6]
+    assert regressions == [4, 8]
 
 
 def test_bayesian_state_keeps_the_schedules(tmp_path):
