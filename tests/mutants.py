@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = 'ob2i_tf'
 MODULES = ('targets', 'bonuses', 'moments', 'acting', 'networks', 'posteriors', 'replay', 'updates',
            'learner', 'agent', 'schedules', 'optimizers', 'tensors', 'linear.lsvi')  # fmt: skip
-# Survivors that compute the same: blocks of three lines, as `Mutant.key` and a reason.
+# Survivors that need no test: blocks of three lines, as `Mutant.key` and a reason.
 EQUIVALENT = Path(__file__).with_name('mutants_equivalent.txt')
 # Of every module: they hold the defaults of parameters.
 TABLE = [f'tests/test_gin_files.py::test_{name}' for name in (
@@ -155,7 +155,7 @@ def file_of(module):
 
 
 def _run(tree, tests, log):
-    """In a process of its own: the tests, in the copy; exits with pytest's status."""
+    """Runs the tests of the copy in a separate process; exits with pytest's status."""
     os.setsid()  # So that the tests' own processes can be ended with it.
     with open(log, 'w') as output:
         os.dup2(output.fileno(), 1)
