@@ -86,8 +86,9 @@ class Parts:
                         f'act, {plural(count)}: {name}{", XLA" * xla}',
                         median_ms(
                             lambda: policy.actions(stacks, heads, 0.0, self.rng), self.seconds
-                        ), floor,
-                    )  # fmt: skip
+                        ),
+                        floor,
+                    )
 
     def learner_rows(self):
         self.fill([200] * 5)
@@ -118,12 +119,13 @@ class Parts:
             yield f'target of an episode, T = {length:,}', time, floor
         length = 2000
         arrays = (
-            self.rng.normal(size=length).astype(np.float32), np.full(length, 0.99, np.float32),
+            self.rng.normal(size=length).astype(np.float32),
+            np.full(length, 0.99, np.float32),
             self.rng.integers(4, size=length, dtype=np.int32),
             self.rng.normal(size=(length, 10, 4)).astype(np.float32),
             self.rng.random(length).astype(np.float32),
             self.rng.random((length, 4)).astype(np.float32),
-        )  # fmt: skip
+        )
         weights = {'beta': 0.5, 'alpha_1': 0.5e-4, 'alpha_2': 0.5e-4}
         for greedy in targets.GREEDY_READINGS:
 
@@ -138,9 +140,11 @@ class Parts:
                 f'{name}: literal Python loop',
                 median_ms(
                     lambda: oracle.backward_induction(*arrays, **weights, greedy=greedy),
-                    self.seconds, least=2,
-                ), None,
-            )  # fmt: skip
+                    self.seconds,
+                    least=2,
+                ),
+                None,
+            )
 
 
 def plural(count):
@@ -151,11 +155,17 @@ def replay_rows(seconds):
     rng = np.random.default_rng(0)
     memory = replay.EpisodeReplay(STACK[:2], 50_000, history=4)
     episode = random_episode(500, rng)
-    yield 'replay: add an episode of 500', median_ms(
-        lambda: memory.add_episode(episode), seconds, least=120), None  # fmt: skip
+    yield (
+        'replay: add an episode of 500',
+        median_ms(lambda: memory.add_episode(episode), seconds, least=120),
+        None,
+    )
     yield 'replay: sample an episode of 500', median_ms(memory.sample_episode, seconds), None
-    yield 'replay: sample 32 transitions', median_ms(
-        lambda: memory.sample_transitions(32), seconds), None  # fmt: skip
+    yield (
+        'replay: sample 32 transitions',
+        median_ms(lambda: memory.sample_transitions(32), seconds),
+        None,
+    )
 
 
 def environment_rows(seconds):
@@ -173,12 +183,17 @@ def whole_run(file, bindings, num_envs, steps):
         config.load(
             [file],
             [
-                'Runner.num_iterations = 3', f'Runner.training_steps = {steps}',
-                'Runner.evaluation_steps = 0', f'Runner.num_envs = {num_envs}',
-                f'Agent.learning_starts = {steps}', 'linear.start = 0.1', 'linear.final = 0.1',
-                'EpisodeReplay.capacity_transitions = 20_000', *bindings,
+                'Runner.num_iterations = 3',
+                f'Runner.training_steps = {steps}',
+                'Runner.evaluation_steps = 0',
+                f'Runner.num_envs = {num_envs}',
+                f'Agent.learning_starts = {steps}',
+                'linear.start = 0.1',
+                'linear.final = 0.1',
+                'EpisodeReplay.capacity_transitions = 20_000',
+                *bindings,
             ],
-        )  # fmt: skip
+        )
         runner = Runner(base_dir=folder)
         runner.run()
         with open(Path(folder) / 'train.csv', newline='') as table:

@@ -46,10 +46,13 @@ def episodes(count):
             length = len(frames) - 1
             made.append(
                 types.Episode(
-                    np.stack(frames), rng.integers(4, size=length, dtype=np.int32),
-                    np.zeros(length, np.float32), np.full(length, 0.99, np.float32), context,
+                    np.stack(frames),
+                    rng.integers(4, size=length, dtype=np.int32),
+                    np.zeros(length, np.float32),
+                    np.full(length, 0.99, np.float32),
+                    context,
                 )
-            )  # fmt: skip
+            )
             frames = frames[-1:]
     env.close()
     return made
@@ -83,9 +86,7 @@ def seconds(call):
 def save_and_load_rows(transitions, made):
     name = f'replay, {transitions:,} transitions'
     with tempfile.TemporaryDirectory() as folder:
-        memory, other = (
-            replay.EpisodeReplay((84, 84), transitions, history=4) for _ in range(2)
-        )  # fmt: skip
+        memory, other = (replay.EpisodeReplay((84, 84), transitions, history=4) for _ in range(2))
         fill(memory, made, transitions)
         took, manifest = seconds(functools.partial(memory.save, folder))
         yield f'{name}: save all at once', took, 's'
@@ -118,15 +119,22 @@ def variable_rows():
 def preemption_rows(transitions):
     """The program itself on ob2i_atari.gin, acting at random, stopped after so many agent steps."""
     settings = {
-        'Runner.training_steps': 10_000_000, 'Agent.learning_starts': 10_000_000,
-    }  # fmt: skip
+        'Runner.training_steps': 10_000_000,
+        'Agent.learning_starts': 10_000_000,
+    }
     with tempfile.TemporaryDirectory() as folder:
         games = Path(folder) / 'episodes.csv'
         process = subprocess.Popen(
-            [sys.executable, '-m', 'ob2i_tf.main', '--gin_files=ob2i_atari.gin',
-             f'--base_dir={folder}',
-             *(f'--gin_bindings={name} = {value}' for name, value in settings.items())],
-            stderr=subprocess.DEVNULL)  # fmt: skip
+            [
+                sys.executable,
+                '-m',
+                'ob2i_tf.main',
+                '--gin_files=ob2i_atari.gin',
+                f'--base_dir={folder}',
+                *(f'--gin_bindings={name} = {value}' for name, value in settings.items()),
+            ],
+            stderr=subprocess.DEVNULL,
+        )
         while not games.exists() or _agent_steps(games) < transitions:
             time.sleep(1)
             if process.poll() is not None:

@@ -85,9 +85,11 @@ def trials(method, size, base_dir, seeds, bindings):
         'Runner.num_envs': 1,
     }
     made = sweep.trials(
-        [f'{method}_deep_sea.gin'], os.path.join(base_dir, f'size{size}'), seeds=seeds,
+        [f'{method}_deep_sea.gin'],
+        os.path.join(base_dir, f'size{size}'),
+        seeds=seeds,
         bindings=(*(f'{name} = {value}' for name, value in own.items()), *bindings),
-    )  # fmt: skip
+    )
     for name, value in own.items():  # As the last trial resolves them, however they are spelt.
         if config.value(name) != value:
             raise UserError(f'--gin_bindings: {name} is {value} here, not {config.value(name)}')

@@ -53,25 +53,34 @@ def functions(network_settings, lengths, env_counts):
 
     learner = QLearner(network, target_network, xla=True)
     batch = types.Batch(
-        tf.zeros((32, *STACK), tf.uint8), tf.zeros(32, tf.int32),
-        tf.zeros((32, network.num_heads)), tf.ones(32), tf.ones((32, network.num_heads)),
-    )  # fmt: skip
+        tf.zeros((32, *STACK), tf.uint8),
+        tf.zeros(32, tf.int32),
+        tf.zeros((32, network.num_heads)),
+        tf.ones(32),
+        tf.ones((32, network.num_heads)),
+    )
     yield 'gradient_step', learner.compiled_step(batch).function, batch
 
     memory = replay.EpisodeReplay(STACK[:2], 100, history=STACK[2])
     for length in lengths:
         update = updates.EpisodicUpdate(
-            memory, network, target_network, alpha_1=ALPHA, alpha_2=ALPHA,
-            bonus=bonuses.UcbBonus(), xla=True,
-        )  # fmt: skip
+            memory,
+            network,
+            target_network,
+            alpha_1=ALPHA,
+            alpha_2=ALPHA,
+            bonus=bonuses.UcbBonus(),
+            xla=True,
+        )
         frames = tf.zeros((length + STACK[2], *STACK[:2]), tf.uint8)
         rows = tf.zeros(length, tf.int32), tf.zeros(length), tf.ones(length)
         yield f'targets_{length}', targets_of_one_episode(update), (frames, *rows)
 
         arguments = (
-            tf.zeros(length), tf.zeros(length, tf.int32),
+            tf.zeros(length),
+            tf.zeros(length, tf.int32),
             tf.zeros((length, network.num_heads, network.num_actions)),
-        )  # fmt: skip
+        )
         for name, greedy in (('scan', 'initial'), ('loop', 'updated')):
             yield f'backward_induction_{name}_{length}', backward_induction(greedy), arguments
 
@@ -83,7 +92,7 @@ def targets_of_one_episode(update):
     def compute(frames, actions, rewards, discounts):
         return update._episode_targets(
             frames, actions, rewards, discounts, tf.zeros(actions.shape, tf.int32)
-        )  # fmt: skip
+        )
 
     return compute
 
@@ -94,9 +103,17 @@ def backward_induction(greedy):
     @tf.function(jit_compile=True)
     def induction(rewards, actions, next_q):
         return targets.backward_induction(
-            rewards, tf.ones_like(rewards), actions, next_q, rewards, next_q[:, 0],
-            beta=0.5, alpha_1=ALPHA, alpha_2=ALPHA, greedy=greedy,
-        )  # fmt: skip
+            rewards,
+            tf.ones_like(rewards),
+            actions,
+            next_q,
+            rewards,
+            next_q[:, 0],
+            beta=0.5,
+            alpha_1=ALPHA,
+            alpha_2=ALPHA,
+            greedy=greedy,
+        )
 
     return induction
 

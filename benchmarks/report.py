@@ -49,8 +49,10 @@ def main():
         start = time.monotonic()
         done = subprocess.run(
             [sys.executable, '-c', _MEASURED, str(runs), '--out', str(out)],
-            check=True, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         seconds = time.monotonic() - start
         processor_seconds, peak = map(float, done.stdout.split()[-2:])
         count = len(folders.UPDATES) * len(ATARI_49) * SEEDS

@@ -38,8 +38,17 @@ def speeds(file):
     with tempfile.TemporaryDirectory() as folder:
         bindings = [f'--gin_bindings={name} = {value}' for name, value in SETTINGS.items()]
         subprocess.run(
-            [sys.executable, 'run_experiment.py', f'--gin_files={file}', f'--base_dir={folder}',
-             *bindings], cwd=ROOT, check=True, stderr=subprocess.DEVNULL)  # fmt: skip
+            [
+                sys.executable,
+                'run_experiment.py',
+                f'--gin_files={file}',
+                f'--base_dir={folder}',
+                *bindings,
+            ],
+            cwd=ROOT,
+            check=True,
+            stderr=subprocess.DEVNULL,
+        )
         with open(Path(folder) / 'train.csv', newline='') as table:
             rates = [float(row['agent_steps_per_second']) for row in csv.DictReader(table)]
     return rates[1], rates[3]

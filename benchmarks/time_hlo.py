@@ -19,8 +19,16 @@ import numpy as np
 from jaxlib import xla_client
 
 jax.config.update('jax_enable_x64', True)  # So that 64-bit counters keep their width.
-KINDS = {'f32': np.float32, 'f64': np.float64, 's32': np.int32, 's64': np.int64, 'u8': np.uint8,
-         'u32': np.uint32, 'u64': np.uint64, 'pred': np.bool_}  # fmt: skip
+KINDS = {
+    'f32': np.float32,
+    'f64': np.float64,
+    's32': np.int32,
+    's64': np.int64,
+    'u8': np.uint8,
+    'u32': np.uint32,
+    'u64': np.uint64,
+    'pred': np.bool_,
+}
 REFERENCE_MEGABYTES = 4  # Larger outputs, such as all parameters, are left out of references.
 
 
@@ -74,8 +82,10 @@ def main():
     arguments = parser.parse_args()
     device = jax.devices()[0]
     print(f'{device.device_kind}, JAX {jax.__version__}\n')
-    print('| function | inputs, MB | compiling, s | median, ms | p10 | p90 | GFLOP | TFLOP/s '
-          '| difference |\n|---|---:|---:|---:|---:|---:|---:|---:|---|')  # fmt: skip
+    print(
+        '| function | inputs, MB | compiling, s | median, ms | p10 | p90 | GFLOP | TFLOP/s '
+        '| difference |\n|---|---:|---:|---:|---:|---:|---:|---:|---|'
+    )
     for path in arguments.files:
         inputs = json.loads(path.with_suffix('.json').read_text())['inputs']
         rng = np.random.default_rng(0)
@@ -87,9 +97,10 @@ def main():
         reference, saved = None, path.with_suffix('.npz')
         if arguments.save:
             small = {
-                str(index): x for index, x in enumerate(outputs)
+                str(index): x
+                for index, x in enumerate(outputs)
                 if x.dtype.kind == 'f' and x.nbytes <= 1e6 * REFERENCE_MEGABYTES
-            }  # fmt: skip
+            }
             np.savez(saved, **small)
         elif saved.exists():
             reference = dict(np.load(saved))
@@ -103,8 +114,9 @@ def main():
         print(
             f'| {path.stem} | {megabytes:.1f} | {seconds:.1f} | {median:.3f} | {p10:.3f} '
             f'| {p90:.3f} | {gflop:.2f} | {gflop / median:.2f} '
-            f'| {check(outputs, reference)} |', flush=True
-        )  # fmt: skip
+            f'| {check(outputs, reference)} |',
+            flush=True,
+        )
 
 
 if __name__ == '__main__':

@@ -33,9 +33,10 @@ def random_episode(length, rng, num_actions=4):
     return types.Episode(
         rng.integers(0, 256, (length + 1, 84, 84), dtype=np.uint8),
         rng.integers(num_actions, size=length, dtype=np.int32),
-        rng.normal(size=length).astype(np.float32), discounts,
+        rng.normal(size=length).astype(np.float32),
+        discounts,
         rng.integers(0, 256, (3, 84, 84), dtype=np.uint8),
-    )  # fmt: skip
+    )
 
 
 class Machine:

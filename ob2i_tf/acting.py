@@ -132,9 +132,14 @@ class Policy:
     """
 
     def __init__(
-        self, posterior, preferences, tie_break='random', belief='sample', xla=False,
+        self,
+        posterior,
+        preferences,
+        tie_break='random',
+        belief='sample',
+        xla=False,
         name='preferences',
-    ):  # fmt: skip
+    ):
         if tie_break not in TIE_BREAKS:
             raise ValueError(f'tie_break must be one of {TIE_BREAKS}, got {tie_break!r}')
         if belief not in BELIEFS:
@@ -197,9 +202,12 @@ class Policy:
         options = {key: tf.constant(options[key]) for key in options.keys() & self._takes}
         q_values = tf.TensorSpec([1, self._posterior.network.num_heads, self._num_actions])
         check_traced(
-            name, lambda q_values: self._function(q_values, **options), [q_values],
-            (1, self._num_actions), 'values [B, heads, actions] to preferences [B, actions]',
-        )  # fmt: skip
+            name,
+            lambda q_values: self._function(q_values, **options),
+            [q_values],
+            (1, self._num_actions),
+            'values [B, heads, actions] to preferences [B, actions]',
+        )
 
     def _preferences(self, observations, heads, seed):
         belief_seed, own_seed = networks.split_draws(seed)

@@ -161,11 +161,18 @@ class Agent:
         over, taken = info['game_over'], self.agent_steps - self._num_envs
         self.posterior.observe(
             types.Step(
-                self._acted_on, actions, self._heads, rewards,
+                self._acted_on,
+                actions,
+                self._heads,
+                rewards,
                 np.where(self._is_terminal(terminated, truncated), 0, self._discount),
-                info['final_obs'], terminated | truncated, over, taken, self._random_at(taken),
+                info['final_obs'],
+                terminated | truncated,
+                over,
+                taken,
+                self._random_at(taken),
             )
-        )  # fmt: skip
+        )
         if self._head_per_episode:
             over = over | terminated | truncated
         if over.any():

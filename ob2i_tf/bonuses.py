@@ -88,9 +88,12 @@ class UcbBonus(Bonus):
             if value < 0:
                 raise ValueError(f'UcbBonus.{name} must be at least 0, got {value}')
         check_traced(
-            'UcbBonus.measure', measure, [tf.TensorSpec([1, 2, 3])], (1, 3),
+            'UcbBonus.measure',
+            measure,
+            [tf.TensorSpec([1, 2, 3])],
+            (1, 3),
             'values [..., heads, actions] to bonuses [..., actions]',
-        )  # fmt: skip
+        )
         self._measure = measure
         self._normalize_reward_bonus = normalize_reward_bonus
         self._normalize_next_bonus = normalize_next_bonus
@@ -136,9 +139,12 @@ class UcbBonus(Bonus):
 
         shape = tf.TensorShape([None, *bonus.shape[1:]])
         return tf.while_loop(
-            lambda end, _: end > 0, normalize_rows, (tf.shape(bonus)[0], bonus[:0]),
-            shape_invariants=(tf.TensorShape([]), shape), parallel_iterations=1,
-        )[1]  # fmt: skip
+            lambda end, _: end > 0,
+            normalize_rows,
+            (tf.shape(bonus)[0], bonus[:0]),
+            shape_invariants=(tf.TensorShape([]), shape),
+            parallel_iterations=1,
+        )[1]
 
 
 @gin.configurable
@@ -220,8 +226,9 @@ class RndBonus(Bonus):
         frames = experience.frames
         tensors.for_slices(
             lambda start, end: self.frame_moments.update(frames[start:end]),
-            tf.shape(frames)[0], _FRAMES_PER_PASS,
-        )  # fmt: skip
+            tf.shape(frames)[0],
+            _FRAMES_PER_PASS,
+        )
         errors = self.errors(frames)
         state, next_state = tf.gather(errors, experience.here), tf.gather(errors, experience.next)
         reward_bonus = state if self._reward_state == 'state' else next_state
@@ -238,16 +245,19 @@ class RndBonus(Bonus):
         with tf.control_dependencies([errors]):
             tensors.for_slices(
                 lambda start, end: self._learn(frames[start:end]),
-                tf.shape(frames)[0], self._batch_size,
-            )  # fmt: skip
+                tf.shape(frames)[0],
+                self._batch_size,
+            )
         return self.bonus_std.normalize(reward_bonus), self.bonus_std.normalize(next_bonus), means
 
     def errors(self, frames):
         """[n, *frame] -> [n]: how far the predictor is from the random network."""
         return tensors.in_passes(
             lambda start, end: self._errors(frames[start:end]),
-            tf.shape(frames)[0], _FRAMES_PER_PASS, tf.TensorSpec([None], tf.float32),
-        )  # fmt: skip
+            tf.shape(frames)[0],
+            _FRAMES_PER_PASS,
+            tf.TensorSpec([None], tf.float32),
+        )
 
     def _learn(self, frames):
         variables = self.predictor.trainable_variables

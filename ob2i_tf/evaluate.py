@@ -89,9 +89,10 @@ def _probability(text):
 def main(argv=None):
     """Runs the command line; returns the exit status."""
     parser = argparse.ArgumentParser(
-        prog='python -m ob2i_tf.evaluate', description=__doc__,
+        prog='python -m ob2i_tf.evaluate',
+        description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    )
     parser.add_argument('runs', nargs='+', type=os.path.expanduser, metavar='RUNS')
     parser.add_argument('--preferences', type=_names, default=['vote'], metavar='NAME,..')
     parser.add_argument('--games', type=sweep.count, default=20)
@@ -133,9 +134,13 @@ def main(argv=None):
                         failed += 1
                         continue
                     played = games(
-                        learnt, policy, arguments.games,
-                        arguments.seed, arguments.max_steps, arguments.epsilon,
-                    )  # fmt: skip
+                        learnt,
+                        policy,
+                        arguments.games,
+                        arguments.seed,
+                        arguments.max_steps,
+                        arguments.epsilon,
+                    )
                     for number, (score, length) in enumerate(played):
                         rows.writerow([folder, learnt.agent_steps, name, number, score, length])
                         played_any = True

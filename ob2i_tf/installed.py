@@ -69,7 +69,10 @@ def _editable_projects(top):
 def add_flag(parser):
     """Adds --allow_imports to a command that reads run folders."""
     parser.add_argument(
-        '--allow_imports', action='extend', default=[], metavar='MODULE,..',
+        '--allow_imports',
+        action='extend',
+        default=[],
+        metavar='MODULE,..',
         type=lambda text: [name.strip() for name in text.split(',') if name.strip()],
         help='modules or packages outside installed distributions that a config.gin may import',
-    )  # fmt: skip
+    )

@@ -125,8 +125,10 @@ class QLearner(tf.Module):
             tape.watch(groups)
             q_values = tf.gather(
                 tf.transpose(self.network(observations, seed), (0, 2, 1)),
-                actions, axis=1, batch_dims=1,
-            )  # fmt: skip
+                actions,
+                axis=1,
+                batch_dims=1,
+            )
             errors = tf.reduce_mean(masks * self._error(targets - q_values), axis=1)
             loss = tf.reduce_sum(weights * errors) / tf.reduce_sum(weights)
             scaled_loss = self._loss_scale * loss

@@ -72,7 +72,9 @@ def load_learnt(directory, allow_imports=()) -> Learnt:
     if not agent_steps:
         raise CheckpointError(f'no checkpoint in {directory / "checkpoints"}')
     policy = acting.Policy(
-        posterior, bound['evaluation_preferences'], bound['evaluation_tie_break'],
+        posterior,
+        bound['evaluation_preferences'],
+        bound['evaluation_tie_break'],
         bound['evaluation_belief'],
-    )  # fmt: skip
+    )
     return Learnt(posterior, policy, bound['evaluation_epsilon'], agent_steps[-1])

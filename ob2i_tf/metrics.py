@@ -113,9 +113,10 @@ class CsvLog:
             there = disk.describe(self._path, seen['bytes'])
         if {**there, **seen} != there:
             fault = (
-                'rows are changed' if there['bytes'] == seen['bytes'] else
-                f'rows are missing: it has {there["bytes"]} bytes, not {seen["bytes"]}'
-            )  # fmt: skip
+                'rows are changed'
+                if there['bytes'] == seen['bytes']
+                else f'rows are missing: it has {there["bytes"]} bytes, not {seen["bytes"]}'
+            )
             raise CheckpointError(
                 f'{self._path} is not what it was when its checkpoint was made, {fault}; put the '
                 'file back, or move the run folder away to start over'

@@ -246,11 +246,21 @@ class MultiHeadQNetwork(tf.keras.Model):
         self.prior = None
         if prior_scale:
             self.prior = MultiHeadQNetwork(
-                num_actions, num_heads, hidden_units, conv_layers, conv_padding,
-                trunk_gradient_scale=1.0, dueling=dueling, noise=None, prior_scale=0.0,
-                value_scale=1.0, train_output=True, precision=precision, seed=prior_seed,
+                num_actions,
+                num_heads,
+                hidden_units,
+                conv_layers,
+                conv_padding,
+                trunk_gradient_scale=1.0,
+                dueling=dueling,
+                noise=None,
+                prior_scale=0.0,
+                value_scale=1.0,
+                train_output=True,
+                precision=precision,
+                seed=prior_seed,
                 prior_seed=0,
-            )  # fmt: skip
+            )
             self.prior.trainable = False
 
     def call(self, observations, seed=None, head=None):

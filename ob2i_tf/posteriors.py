@@ -243,7 +243,8 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
             [
                 tf.keras.layers.Input((features,)),
                 tf.keras.layers.Dense(
-                    hidden_units, 'relu',
+                    hidden_units,
+                    'relu',
                     kernel_initializer=tf.keras.initializers.GlorotUniform(seeds[0]),
                 ),
                 tf.keras.layers.Dense(
@@ -252,11 +253,12 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
                     bias_initializer=tf.keras.initializers.Constant(initial_output),
                 ),
             ]
-        )  # fmt: skip
+        )
         self.covariances = tf.Variable(
             initial_variance * tf.eye(phi, batch_shape=[network.num_actions], dtype=tf.float64),
-            trainable=False, name='covariances',
-        )  # fmt: skip
+            trainable=False,
+            name='covariances',
+        )
         self._optimizer = optimizer()
         self._optimizer._create_all_weights(self.variance_head.trainable_variables)
         self._visit = Compiled(self._visit_pair)
@@ -310,9 +312,13 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
             factor *= visit.discount**2
         oldest = trail.popleft()
         self._learn(
-            oldest.observation, oldest.action, np.float32(total), np.float32(factor), observation,
+            oldest.observation,
+            oldest.action,
+            np.float32(total),
+            np.float32(factor),
+            observation,
             action,
-        )  # fmt: skip
+        )
 
     def _visit_pair(self, observation, action):
         """nu of a single pair, and the Sherman-Morrison update that takes it in."""
@@ -360,10 +366,12 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
         for i, env in enumerate(arrays['env']):
             self._trails[env].append(
                 _Visit(
-                    arrays['observation'][i : i + 1], arrays['action'][i : i + 1],
-                    float(arrays['nu'][i]), float(arrays['discount'][i]),
+                    arrays['observation'][i : i + 1],
+                    arrays['action'][i : i + 1],
+                    float(arrays['nu'][i]),
+                    float(arrays['discount'][i]),
                 )
-            )  # fmt: skip
+            )
 
     def compiled_functions(self):
         return [x.function for x in (self._visit, self._learn, self._greedy)]
@@ -432,9 +440,11 @@ class BayesianLinearPosterior(SingleHeadPosterior):
                 f'{prior_variance} and {noise_variance}'
             )
         if (
-            network.value_heads is not None or network.noise is not None or network.prior_scale
+            network.value_heads is not None
+            or network.noise is not None
+            or network.prior_scale
             or network.value_scale != 1
-        ):  # fmt: skip
+        ):
             raise ValueError(
                 'BayesianLinearPosterior takes no MultiHeadQNetwork.dueling, .noise, .prior_scale '
                 'or .value_scale: its values are those of a last layer that it sets'
@@ -449,8 +459,9 @@ class BayesianLinearPosterior(SingleHeadPosterior):
         scale = 1.0 if self._released else np.sqrt(prior_variance)
         self._cholesky = tf.Variable(
             scale * tf.eye(kernel.shape[-1], batch_shape=[kernel.shape[1]]),
-            trainable=False, name='cholesky',
-        )  # fmt: skip
+            trainable=False,
+            name='cholesky',
+        )
         self.drawn = tf.Variable(tf.zeros(kernel.shape[1:]), trainable=False, name='drawn')
         self._set_mean(initial_std * self._generator.normal(kernel.shape[1:]))
         self._draw()

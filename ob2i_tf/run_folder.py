@@ -118,10 +118,16 @@ def _git_commit():
         return None
     try:
         commit, changes = (
-            subprocess.run(['git', '--no-optional-locks', *arguments], cwd=folder,
-                           capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+            subprocess.run(
+                ['git', '--no-optional-locks', *arguments],
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                check=True,
+                timeout=10,
+            ).stdout.strip()
             for arguments in (('rev-parse', 'HEAD'), ('status', '--porcelain', '-uno'))
-        )  # fmt: skip
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     return commit + ('+' if changes else '')

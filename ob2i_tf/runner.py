@@ -43,8 +43,19 @@ from ob2i_tf.errors import CheckpointError, ConfigError, UserError
 from ob2i_tf.learner import QLearner, check_finite
 
 # The independent random streams of a run: the keys under which its one seed is split.
-STREAMS = ('network', 'target_network', 'replay', 'acting', 'environment', 'evaluation',
-           'evaluation_environment', 'prior', 'posterior', 'learner', 'update')  # fmt: skip
+STREAMS = (
+    'network',
+    'target_network',
+    'replay',
+    'acting',
+    'environment',
+    'evaluation',
+    'evaluation_environment',
+    'prior',
+    'posterior',
+    'learner',
+    'update',
+)
 XLA_PARTS = ('acting', 'targets', 'gradient_step')
 _MOST_ENVS = 256  # ALE takes 0.1 s for each, in one call that no signal interrupts.
 _TABLES = {
@@ -129,8 +140,12 @@ class Runner:
         profile: Optional[Tuple[int, int]] = None,
     ):
         _check_counts(
-            0, seed=seed, num_iterations=num_iterations, evaluation_steps=evaluation_steps,
-            checkpoint_steps=checkpoint_steps)  # fmt: skip
+            0,
+            seed=seed,
+            num_iterations=num_iterations,
+            evaluation_steps=evaluation_steps,
+            checkpoint_steps=checkpoint_steps,
+        )
         _check_counts(1, training_steps=training_steps, checkpoints_kept=checkpoints_kept)
         _check_counts(1, _MOST_ENVS, num_envs=num_envs, evaluation_envs=evaluation_envs)
         if training_steps % num_envs:
@@ -150,9 +165,11 @@ class Runner:
             )
         devices.say(require_gpu)
         devices.set_up(tf32)
-        for name, part, kind in (('network', network, tf.keras.Model),
-                                 ('posterior', posterior, posteriors.Posterior),
-                                 ('update', update, updates.Update)):  # fmt: skip
+        for name, part, kind in (
+            ('network', network, tf.keras.Model),
+            ('posterior', posterior, posteriors.Posterior),
+            ('update', update, updates.Update),
+        ):
             if not callable(part) or (inspect.isclass(part) and not issubclass(part, kind)):
                 raise ConfigError(f'Runner.{name} must be what makes one, got {part!r}')
         self._directory = Path(base_dir)
@@ -183,42 +200,70 @@ class Runner:
         shape = observation_space.shape
         online_network, target_network = (
             networks.build(
-                network(num_actions, seed=_small_integer(stream(seed, name)),
-                        prior_seed=_small_integer(stream(seed, 'prior'))),
-                shape, observation_space.dtype)
+                network(
+                    num_actions,
+                    seed=_small_integer(stream(seed, name)),
+                    prior_seed=_small_integer(stream(seed, 'prior')),
+                ),
+                shape,
+                observation_space.dtype,
+            )
             for name in ('network', 'target_network')
-        )  # fmt: skip
+        )
         self._replay = replay.EpisodeReplay(
-            shape[:-1] if history > 1 else shape, history=history,
+            shape[:-1] if history > 1 else shape,
+            history=history,
             seed=_integer(stream(seed, 'replay')),
-            observation_dtype=observation_space.dtype)  # fmt: skip
+            observation_dtype=observation_space.dtype,
+        )
         self._warn_of_long_games(longest)
         self._learner = QLearner(
-            online_network, target_network, _small_integer(stream(seed, 'learner')),
-            xla='gradient_step' in xla
-        )  # fmt: skip
+            online_network,
+            target_network,
+            _small_integer(stream(seed, 'learner')),
+            xla='gradient_step' in xla,
+        )
         self._posterior = posterior(
-            online_network, target_network, self._replay, num_envs,
-            _small_integer(stream(seed, 'posterior')))  # fmt: skip
+            online_network,
+            target_network,
+            self._replay,
+            num_envs,
+            _small_integer(stream(seed, 'posterior')),
+        )
         self._update = update(
-            self._replay, online_network, target_network, self._posterior.selector,
-            _small_integer(stream(seed, 'update')), xla='targets' in xla)  # fmt: skip
+            self._replay,
+            online_network,
+            target_network,
+            self._posterior.selector,
+            _small_integer(stream(seed, 'update')),
+            xla='targets' in xla,
+        )
         self.phases = metrics.Phases()
         self._agent = Agent(
-            self._learner, self._posterior, self._update, self._replay, num_envs,
-            np.random.default_rng(stream(seed, 'acting')), self.phases,
-            xla='acting' in xla)  # fmt: skip
+            self._learner,
+            self._posterior,
+            self._update,
+            self._replay,
+            num_envs,
+            np.random.default_rng(stream(seed, 'acting')),
+            self.phases,
+            xla='acting' in xla,
+        )
         self._evaluation_policy = acting.Policy(
-            self._posterior, evaluation_preferences, evaluation_tie_break, evaluation_belief,
-            xla='acting' in xla, name='Runner.evaluation_preferences')  # fmt: skip
-        parts = {
-            'learner': self._learner, 'posterior': self._posterior, **self._update.trackables
-        }  # fmt: skip
+            self._posterior,
+            evaluation_preferences,
+            evaluation_tie_break,
+            evaluation_belief,
+            xla='acting' in xla,
+            name='Runner.evaluation_preferences',
+        )
+        parts = {'learner': self._learner, 'posterior': self._posterior, **self._update.trackables}
         self._variables = tf.train.Checkpoint(**parts)
         self._modules = {
-            'online network': online_network, 'target network': target_network,
+            'online network': online_network,
+            'target network': target_network,
             **{name: part for name, part in parts.items() if isinstance(part, tf.Module)},
-        }  # fmt: skip
+        }
 
         self._iteration = 0
         self._actions = []  # Taken in this iteration, [num_envs] each.
@@ -266,9 +311,11 @@ class Runner:
             with tqdm.tqdm(
                 total=self._num_iterations * self._training_steps * self._frames_per_step,
                 initial=self._agent.agent_steps * self._frames_per_step,
-                unit='frames', unit_scale=True, dynamic_ncols=True,
+                unit='frames',
+                unit_scale=True,
+                dynamic_ncols=True,
                 mininterval=1 if sys.stderr.isatty() else 60,  # Seconds; a log is not a screen.
-            ) as self._progress:  # fmt: skip
+            ) as self._progress:
                 while self._iteration < self._num_iterations:
                     self._train()
                     self._log_iteration(self._evaluate())
@@ -293,19 +340,25 @@ class Runner:
         if played < longest:
             logging.warning(
                 'Training cuts games off after %s agent steps, Runner.training_steps / num_envs; '
-                'they may have %s.', f'{played:,}', f'{longest:,}',
-            )  # fmt: skip
+                'they may have %s.',
+                f'{played:,}',
+                f'{longest:,}',
+            )
         evaluated = self._evaluation_steps // self._evaluation_envs
         if 0 < evaluated < longest:
             logging.warning(
                 'Evaluations count no game of more than %s agent steps, Runner.evaluation_steps / '
-                'evaluation_envs; they may have %s.', f'{evaluated:,}', f'{longest:,}',
-            )  # fmt: skip
+                'evaluation_envs; they may have %s.',
+                f'{evaluated:,}',
+                f'{longest:,}',
+            )
         if self._replay.capacity_transitions < longest:
             logging.warning(
                 'An episode of more than EpisodeReplay.capacity_transitions = %s ends the run; '
-                'games may have %s.', f'{self._replay.capacity_transitions:,}', f'{longest:,}',
-            )  # fmt: skip
+                'games may have %s.',
+                f'{self._replay.capacity_transitions:,}',
+                f'{longest:,}',
+            )
 
     # Training.
 
@@ -457,11 +510,13 @@ class Runner:
             'learner_steps': self._learner.learner_steps,
             'episodes': means.count('score'),
             **{f'{name}_mean': means.mean(name) for name in ('score', 'return', 'episode_length')},
-            **{name: means.mean(name)
-               for name in ('loss', 'bonus_mean', 'next_bonus_mean', 'q_mean')},
+            **{
+                name: means.mean(name)
+                for name in ('loss', 'bonus_mean', 'next_bonus_mean', 'q_mean')
+            },
             'epsilon': self._agent.epsilon,
             'agent_steps_per_second': self._steps_per_second,
-        }  # fmt: skip
+        }
         scalars = {f'train/{name}': train[name] for name in csv_columns.TRAIN[3:]}
         for name, seconds in self.phases.seconds.items():
             scalars[f'process/seconds_{name}'.replace(' ', '_')] = seconds
@@ -485,13 +540,13 @@ class Runner:
                     'iteration': self._iteration,
                     'frames': self._frames,
                     'episodes': len(evaluated),
-                    **{f'score_{name}': float(getattr(values, name)())
-                       for name in ('mean', 'std', 'min', 'max')},
-                }  # fmt: skip
+                    **{
+                        f'score_{name}': float(getattr(values, name)())
+                        for name in ('mean', 'std', 'min', 'max')
+                    },
+                }
                 self._csv['eval'].write(evaluation)
-                scalars.update(
-                    {f'eval/{name}': evaluation[name] for name in csv_columns.EVAL[2:]}
-                )
+                scalars.update({f'eval/{name}': evaluation[name] for name in csv_columns.EVAL[2:]})
             self._tensorboard.write(self._iteration, self._frames, scalars)
         logging.info('%s', self._position())
 
@@ -506,7 +561,9 @@ class Runner:
         if self._went_by(100):
             self._progress.set_postfix(
                 score=f'{self._means.mean("score"):.6g}',
-                epsilon=f'{self._agent.epsilon:.2f}', refresh=False)  # fmt: skip
+                epsilon=f'{self._agent.epsilon:.2f}',
+                refresh=False,
+            )
 
     def _traces(self):
         """How often TensorFlow traced the compiled functions of this run."""
@@ -566,8 +623,9 @@ class Runner:
     def _end_if_asked(self):
         if self._stop_signal:
             name = signal.Signals(self._stop_signal).name
-            logging.warning('Stopped by %s, saved at %s; start it again to go on.', name,
-                            self._position())  # fmt: skip
+            logging.warning(
+                'Stopped by %s, saved at %s; start it again to go on.', name, self._position()
+            )
             sys.exit(128 + self._stop_signal)
 
     def _read_checkpoint(self, folder):
@@ -622,8 +680,11 @@ class Runner:
             best = max(rows, key=lambda row: float(row['score_mean']))
             logging.info(
                 'Evaluation score: best %.6g at %s frames, last %.6g at %s frames.',
-                float(best['score_mean']), f'{int(best["frames"]):,}',
-                float(rows[-1]['score_mean']), f'{int(rows[-1]["frames"]):,}')  # fmt: skip
+                float(best['score_mean']),
+                f'{int(best["frames"]):,}',
+                float(rows[-1]['score_mean']),
+                f'{int(rows[-1]["frames"]):,}',
+            )
 
 
 class _Games:
@@ -639,8 +700,12 @@ class _Games:
         for index in np.flatnonzero(info['game_over']):
             score, clipped_return, length = self._sums[:, index]
             finished.append(
-                {'score': float(score), 'return': float(clipped_return),
-                 'episode_length': int(length)})  # fmt: skip
+                {
+                    'score': float(score),
+                    'return': float(clipped_return),
+                    'episode_length': int(length),
+                }
+            )
             self._sums[:, index] = 0
         return finished
 

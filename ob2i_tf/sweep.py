@@ -221,10 +221,15 @@ def attempt(arguments, base_dir, folder, threads, stopping=lambda: False):
     variables = ('TF_NUM_INTRAOP_THREADS', 'OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS')
     with open(base_dir.with_name(base_dir.name + '.log'), 'a') as log:
         process = subprocess.Popen(
-            [sys.executable, '-m', 'ob2i_tf.main', *arguments], stdin=subprocess.DEVNULL,
-            stdout=log, stderr=log, cwd=folder, start_new_session=True, preexec_fn=_end_with_parent,
+            [sys.executable, '-m', 'ob2i_tf.main', *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=folder,
+            start_new_session=True,
+            preexec_fn=_end_with_parent,
             env={**os.environ, **dict.fromkeys(variables, str(threads))},
-        )  # fmt: skip
+        )
     try:
         while process.poll() is None and not stopping():
             time.sleep(0.2)  # Not wait(): Ray's way to cancel does not interrupt it.
@@ -308,9 +313,9 @@ class OnRay:
         if gpus is None:
             gpus = 1 if ray.cluster_resources().get('GPU') else 0
         self.room = max(1, int(ray.cluster_resources().get('CPU', 1)) // cpus)
-        self._attempt = ray.remote(
-            num_cpus=cpus, num_gpus=gpus, max_retries=0, max_calls=1
-        )(attempt)
+        self._attempt = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=0, max_calls=1)(
+            attempt
+        )
 
     def _connect(self, address):
         paths = [str(Path(__file__).resolve().parents[1]), os.environ.get('PYTHONPATH', '')]
@@ -531,9 +536,13 @@ def main(argv=None):
         tasks = list(games.ATARI_49)
     try:
         all_trials = trials(
-            arguments.gin_files, arguments.base_dir, list(map(parse_grid, arguments.grid)), tasks,
-            arguments.seeds, arguments.gin_bindings,
-        )  # fmt: skip
+            arguments.gin_files,
+            arguments.base_dir,
+            list(map(parse_grid, arguments.grid)),
+            tasks,
+            arguments.seeds,
+            arguments.gin_bindings,
+        )
     except UserError as error:
         print('error:', ' '.join(str(error).split()), file=sys.stderr)
         return 2 if isinstance(error, ConfigError) else 1
@@ -548,9 +557,12 @@ def main(argv=None):
         return 0
     try:
         sweep = _sweep(
-            arguments.address, arguments.processes, arguments.cpus, arguments.gpus,
+            arguments.address,
+            arguments.processes,
+            arguments.cpus,
+            arguments.gpus,
             arguments.retries,
-        )  # fmt: skip
+        )
     except UserError as error:
         print('error:', ' '.join(str(error).split()), file=sys.stderr)
         return 1
@@ -563,8 +575,12 @@ def main(argv=None):
         done += trial.complete()
         what = 'complete' if trial.complete() else f'FAILED ({status})'
         table.clear()
-        print(f'[{done}/{len(all_trials)}] {trial.base_dir}: {what}',
-              *(f'    {line}' for line in lines), sep='\n', flush=True)  # fmt: skip
+        print(
+            f'[{done}/{len(all_trials)}] {trial.base_dir}: {what}',
+            *(f'    {line}' for line in lines),
+            sep='\n',
+            flush=True,
+        )
 
     missing = sweep.run(all_trials, report, table)
     for trial in missing:

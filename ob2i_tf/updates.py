@@ -57,9 +57,17 @@ class Update:
     """
 
     def __init__(
-        self, replay, network, target_network, seed, batch_size, alpha_1, alpha_2, bonus,
+        self,
+        replay,
+        network,
+        target_network,
+        seed,
+        batch_size,
+        alpha_1,
+        alpha_2,
+        bonus,
         mask_probability,
-    ):  # fmt: skip
+    ):
         name = type(self).__name__
         if batch_size < 1:
             raise ValueError(f'{name}.batch_size must be at least 1, got {batch_size}')
@@ -160,9 +168,16 @@ class EpisodicUpdate(Update):
         states_per_pass: int = 256,
     ):
         super().__init__(
-            replay, network, target_network, seed, batch_size, alpha_1, alpha_2, bonus,
+            replay,
+            network,
+            target_network,
+            seed,
+            batch_size,
+            alpha_1,
+            alpha_2,
+            bonus,
             mask_probability,
-        )  # fmt: skip
+        )
         if tail not in TAILS:
             raise ValueError(f'EpisodicUpdate.tail must be one of {TAILS}, got {tail!r}')
         if greedy not in targets.GREEDY_READINGS:
@@ -281,9 +296,13 @@ class EpisodicUpdate(Update):
         last = tf.concat([episode[1:] != episode[:-1], [True]], axis=0)
         shown = tf.sort(tf.concat([newest, 1 + tf.boolean_mask(newest, last)], axis=0))
         experience = types.Experience(
-            tf.gather(frames, shown), rows + episode, rows + episode + 1, actions, next_q,
+            tf.gather(frames, shown),
+            rows + episode,
+            rows + episode + 1,
+            actions,
+            next_q,
             lambda: tf.gather(self._q_values(self.network, frames[:-1]), places),
-        )  # fmt: skip
+        )
         reward_bonus, next_bonus, means = _bonuses(self.bonus, experience)
         y = targets.backward_induction(
             rewards,
@@ -311,9 +330,10 @@ class EpisodicUpdate(Update):
             frames = tf.pad(frames, [[0, missing]] + [[0, 0]] * (len(frames.shape) - 1))
         q_values = tensors.in_passes(
             lambda start, end: self._passes[network](frames[start : end + context], seed),
-            tensors.num_rows(frames) - context, self.states_per_pass,
+            tensors.num_rows(frames) - context,
+            self.states_per_pass,
             tf.TensorSpec([None, network.num_heads, network.num_actions], tf.float32),
-        )  # fmt: skip
+        )
         return q_values[:count]
 
     def _pass(self, network, frames, seed):
@@ -364,9 +384,16 @@ class TransitionUpdate(Update):
         n_steps: int = 1,
     ):
         super().__init__(
-            replay, network, target_network, seed, batch_size, alpha_1, alpha_2, bonus,
+            replay,
+            network,
+            target_network,
+            seed,
+            batch_size,
+            alpha_1,
+            alpha_2,
+            bonus,
             mask_probability,
-        )  # fmt: skip
+        )
         if n_steps < 1:
             raise ValueError(f'TransitionUpdate.n_steps must be at least 1, got {n_steps}')
         if bonus is not None and bonus.needs_order:
@@ -402,9 +429,12 @@ class TransitionUpdate(Update):
         rows = tf.range(tf.shape(actions)[0])
         experience = types.Experience(
             _newest(tf.concat([observations, next_observations], axis=0), history),
-            rows, rows + tf.shape(actions)[0], actions, next_q,
+            rows,
+            rows + tf.shape(actions)[0],
+            actions,
+            next_q,
             lambda: self.network(observations, seeds[2]),
-        )  # fmt: skip
+        )
         reward_bonus, next_bonus, means = _bonuses(self.bonus, experience)
         y = targets.one_step(
             rewards,
@@ -466,11 +496,17 @@ def _build_bonus(update, bonus, replay, network, seed, alpha_1, alpha_2):
     check_traced(
         f'{update}.bonus',
         lambda *parts: bonus(types.Experience(*parts[:-1], q_values=lambda: parts[-1])),
-        (tf.TensorSpec((None, *replay.observation_shape), replay.observation_dtype), rows, rows,
-         rows, tf.TensorSpec(q_values), tf.TensorSpec(q_values)),
+        (
+            tf.TensorSpec((None, *replay.observation_shape), replay.observation_dtype),
+            rows,
+            rows,
+            rows,
+            tf.TensorSpec(q_values),
+            tf.TensorSpec(q_values),
+        ),
         ((None,), (None, network.num_actions), ((), ())),
         'an Experience to B [n], B~ [n, actions] and the pair of their means',
-    )  # fmt: skip
+    )
 
 
 def _bonuses(bonus, experience):
@@ -504,9 +540,11 @@ def _last_part(episode, at_most):
     frames = np.concatenate([episode.context, episode.observations])[start:]
     context = len(episode.context)
     return types.Episode(
-        frames[context:], *(x[start:] for x in episode[1:4]), context=frames[:context],
+        frames[context:],
+        *(x[start:] for x in episode[1:4]),
+        context=frames[:context],
         first_id=episode.first_id + start,
-    )  # fmt: skip
+    )
 
 
 def _pad(batch):

@@ -37,11 +37,18 @@ class Driver:
         )
         options = {
             'binary': BROWSER,
-            'args': ['--headless=new', '--no-sandbox', '--disable-gpu', '--hide-scrollbars',
-                     '--disable-dev-shm-usage', f'--window-size={width},{height}'],
-        }  # fmt: skip
-        capabilities = {'alwaysMatch': {'goog:chromeOptions': options,
-                                        'goog:loggingPrefs': {'browser': 'ALL'}}}  # fmt: skip
+            'args': [
+                '--headless=new',
+                '--no-sandbox',
+                '--disable-gpu',
+                '--hide-scrollbars',
+                '--disable-dev-shm-usage',
+                f'--window-size={width},{height}',
+            ],
+        }
+        capabilities = {
+            'alwaysMatch': {'goog:chromeOptions': options, 'goog:loggingPrefs': {'browser': 'ALL'}}
+        }
         try:
             for _ in range(150):
                 try:
@@ -57,10 +64,11 @@ class Driver:
 
     def _call(self, method, path, body=None):
         request = urllib.request.Request(
-            f'http://127.0.0.1:{self._port}{path}', method=method,
+            f'http://127.0.0.1:{self._port}{path}',
+            method=method,
             data=None if body is None else json.dumps(body).encode(),
             headers={'Content-Type': 'application/json'},
-        )  # fmt: skip
+        )
         with urllib.request.urlopen(request, timeout=120) as reply:
             return json.load(reply)['value']
 
@@ -74,14 +82,46 @@ class Driver:
         self.call('/url', {'url': path.resolve().as_uri()})
 
     def pointer(self, *actions):
-        self.call('/actions', {'actions': [{'type': 'pointer', 'id': 'mouse', 'actions': [
-            {'type': 'pointerMove', 'x': round(a[0]), 'y': round(a[1]), 'duration': 20}
-            if isinstance(a, tuple) else {'type': a, 'button': 0} for a in actions]}]})  # fmt: skip
+        self.call(
+            '/actions',
+            {
+                'actions': [
+                    {
+                        'type': 'pointer',
+                        'id': 'mouse',
+                        'actions': [
+                            {
+                                'type': 'pointerMove',
+                                'x': round(a[0]),
+                                'y': round(a[1]),
+                                'duration': 20,
+                            }
+                            if isinstance(a, tuple)
+                            else {'type': a, 'button': 0}
+                            for a in actions
+                        ],
+                    }
+                ]
+            },
+        )
 
     def keys(self, *keys):
-        self.call('/actions', {'actions': [{'type': 'key', 'id': 'keys', 'actions': [
-            {'type': kind, 'value': key} for key in keys
-            for kind in ('keyDown', 'keyUp')]}]})  # fmt: skip
+        self.call(
+            '/actions',
+            {
+                'actions': [
+                    {
+                        'type': 'key',
+                        'id': 'keys',
+                        'actions': [
+                            {'type': kind, 'value': key}
+                            for key in keys
+                            for kind in ('keyDown', 'keyUp')
+                        ],
+                    }
+                ]
+            },
+        )
 
     def errors(self):
         log = self.call('/se/log', {'type': 'browser'})
@@ -93,8 +133,13 @@ class Driver:
 
     def screen(self, width, height, dark=False):
         """Shows pages on a screen of this size, in pixels, to who prefers dark or light."""
-        self.devtools('Emulation.setDeviceMetricsOverride', width=width, height=height,
-                      deviceScaleFactor=1, mobile=width < 500)  # fmt: skip
+        self.devtools(
+            'Emulation.setDeviceMetricsOverride',
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=width < 500,
+        )
         scheme = {'name': 'prefers-color-scheme', 'value': 'dark' if dark else 'light'}
         self.devtools('Emulation.setEmulatedMedia', features=[scheme])
 

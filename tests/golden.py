@@ -23,10 +23,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 TABLES = ('train', 'eval', 'episodes', 'eval_episodes')
 COMMON = {
-    'Runner.num_iterations': 2, 'Runner.training_steps': 300, 'Runner.evaluation_steps': 60,
-    'Runner.checkpoint_steps': 110, 'EpisodeReplay.capacity_transitions': 400,
-    'Agent.learning_starts': 60, 'Agent.train_period': 1, 'Agent.target_period': 100,
-}  # fmt: skip
+    'Runner.num_iterations': 2,
+    'Runner.training_steps': 300,
+    'Runner.evaluation_steps': 60,
+    'Runner.checkpoint_steps': 110,
+    'EpisodeReplay.capacity_transitions': 400,
+    'Agent.learning_starts': 60,
+    'Agent.train_period': 1,
+    'Agent.target_period': 100,
+}
 SMALL = {'MultiHeadQNetwork.hidden_units': 8, 'MultiHeadQNetwork.conv_layers': '((4, 8, 8),)'}
 ATARI = {**COMMON, **SMALL, 'make_atari.max_episode_frames': 100}
 LINEAR = {**COMMON, 'horizon': 12}
@@ -38,14 +43,15 @@ ROWS = {
     'bootdqn_ids': ('bootdqn_ids_atari', ATARI),
     'ube': ('ube_atari', {**ATARI, 'UncertaintyBellmanPosterior.n_steps': 10}),
     'bayesian_dqn': (
-        'bayesian_dqn_atari', {**ATARI, 'BayesianLinearPosterior.regression_period': 2},
+        'bayesian_dqn_atari',
+        {**ATARI, 'BayesianLinearPosterior.regression_period': 2},
     ),
     'ebu_adaptive': ('ebu_adaptive_atari', {**ATARI, 'AdaptivePosterior.selection_period': 150}),
     'dueling': ('noisynet_dueling_atari', ATARI),
     'lsvi': ('lsvi_ucb_linear_mdp', LSVI),
     'deep_sea': ('ob2i_deep_sea', COMMON),
     'maze': ('ob2i_mnist_maze', {**COMMON, **SMALL, 'make_mnist_maze.max_episode_steps': 40}),
-}  # fmt: skip
+}
 
 
 def run_row(row, folder):
@@ -54,11 +60,18 @@ def run_row(row, folder):
     straight, resumed = Path(folder, row, 'straight'), Path(folder, row, 'resumed')
     for base_dir in (straight, resumed):
         run = subprocess.run(
-            [sys.executable, '-m', 'ob2i_tf.main', f'--gin_files={gin_file}.gin',
-             f'--base_dir={base_dir}',
-             *(f'--gin_bindings={name} = {value}' for name, value in settings.items())],
-            cwd=ROOT, capture_output=True, text=True,
-        )  # fmt: skip
+            [
+                sys.executable,
+                '-m',
+                'ob2i_tf.main',
+                f'--gin_files={gin_file}.gin',
+                f'--base_dir={base_dir}',
+                *(f'--gin_bindings={name} = {value}' for name, value in settings.items()),
+            ],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+        )
         if run.returncode:
             sys.exit(f'{row} in {ROOT}: {run.stderr.strip().splitlines()[-1]}')
         if base_dir is straight:
@@ -114,14 +127,16 @@ def main():
         tree = folder / 'tree'
         subprocess.run(
             ['git', 'worktree', 'add', '--quiet', '--detach', tree, arguments.ref],
-            cwd=ROOT, check=True,
-        )  # fmt: skip
+            cwd=ROOT,
+            check=True,
+        )
         try:
             with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
                 tasks = [
                     pool.submit(run_row_of, where, row, folder / name)
-                    for row in rows for name, where in (('here', ROOT), ('there', tree))
-                ]  # fmt: skip
+                    for row in rows
+                    for name, where in (('here', ROOT), ('there', tree))
+                ]
             failed = sum(task.result() != 0 for task in tasks)
         finally:
             subprocess.run(['git', 'worktree', 'remove', '--force', tree], cwd=ROOT, check=True)

@@ -27,22 +27,63 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = 'ob2i_tf'
-MODULES = ('targets', 'bonuses', 'moments', 'acting', 'networks', 'posteriors', 'replay', 'updates',
-           'learner', 'agent', 'schedules', 'optimizers', 'tensors', 'linear.lsvi')  # fmt: skip
+MODULES = (
+    'targets',
+    'bonuses',
+    'moments',
+    'acting',
+    'networks',
+    'posteriors',
+    'replay',
+    'updates',
+    'learner',
+    'agent',
+    'schedules',
+    'optimizers',
+    'tensors',
+    'linear.lsvi',
+)
 # Survivors that need no test: blocks of three lines, as `Mutant.key` and a reason.
 EQUIVALENT = Path(__file__).with_name('mutants_equivalent.txt')
 # Of every module: they hold the defaults of parameters.
-TABLE = [f'tests/test_gin_files.py::test_{name}' for name in (
-    'the_defaults_of_the_code_are_bebu_on_atari', 'a_file_comes_to_the_values_of_the_table',
-)]  # fmt: skip
+TABLE = [
+    f'tests/test_gin_files.py::test_{name}'
+    for name in (
+        'the_defaults_of_the_code_are_bebu_on_atari',
+        'a_file_comes_to_the_values_of_the_table',
+    )
+]
 SWAPPED = {
-    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult,
-    ast.FloorDiv: ast.Mult, ast.Mod: ast.FloorDiv, ast.Pow: ast.Mult, ast.MatMult: ast.Mult,
-    ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd, ast.And: ast.Or, ast.Or: ast.And,
-    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is,
-}  # fmt: skip
-SYMMETRIC = ('max', 'min', 'maximum', 'minimum', 'squared_difference')  # Their arguments may be in any order.
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.FloorDiv,
+    ast.Pow: ast.Mult,
+    ast.MatMult: ast.Mult,
+    ast.BitAnd: ast.BitOr,
+    ast.BitOr: ast.BitAnd,
+    ast.And: ast.Or,
+    ast.Or: ast.And,
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+}
+SYMMETRIC = (
+    'max',
+    'min',
+    'maximum',
+    'minimum',
+    'squared_difference',
+)  # Their arguments may be in any order.
 
 
 class Mutant(NamedTuple):

@@ -4,9 +4,19 @@ import numpy as np
 
 
 def backward_induction(
-    rewards, discounts, actions, next_q, reward_bonus, next_bonus,
-    *, beta, alpha_1, alpha_2, greedy, mask_next_bonus=True,
-):  # fmt: skip
+    rewards,
+    discounts,
+    actions,
+    next_q,
+    reward_bonus,
+    next_bonus,
+    *,
+    beta,
+    alpha_1,
+    alpha_2,
+    greedy,
+    mask_next_bonus=True,
+):
     """Same arguments and result as `ob2i_tf.targets.backward_induction`, in float64."""
     table = np.array(next_q, np.float64)  # [T, K, A]
     length, heads, _ = table.shape

@@ -22,12 +22,14 @@ def test_each_preference_by_hand():
     )
     np.testing.assert_allclose(
         acting.ids_preferences(q_values, scale=0.1, rho=1.0, epsilon=1e-5),
-        [[-0.0405156, -10.8558852]], rtol=1e-5,
-    )  # fmt: skip
-    np.testing.assert_allclose(
-        acting.ids_preferences(q_values, scale=0.1, rho=2.0, epsilon=1e-5), IDS_WITH_RHO_2,
+        [[-0.0405156, -10.8558852]],
         rtol=1e-5,
-    )  # fmt: skip
+    )
+    np.testing.assert_allclose(
+        acting.ids_preferences(q_values, scale=0.1, rho=2.0, epsilon=1e-5),
+        IDS_WITH_RHO_2,
+        rtol=1e-5,
+    )
     np.testing.assert_allclose(acting.vote_preferences(q_values), [[3.0, 0.0]])
     both = np.concatenate([q_values, -q_values])
     np.testing.assert_allclose(acting.head_preferences(both, [1, 2]), [[1.2, 0.4], [-0.8, 0.4]])
@@ -74,9 +76,10 @@ def test_ties_are_drawn_only_where_they_are():
 @pytest.fixture(scope='module')
 def network():
     return networks.build(
-        networks.MultiHeadQNetwork(4, 3, hidden_units=8, conv_layers=((4, 8, 8),)), (84, 84, 4),
+        networks.MultiHeadQNetwork(4, 3, hidden_units=8, conv_layers=((4, 8, 8),)),
+        (84, 84, 4),
         tf.uint8,
-    )  # fmt: skip
+    )
 
 
 def policy_of(network, preferences, **keywords):
@@ -164,8 +167,10 @@ def test_a_preference_that_draws_gets_fresh_seeds(network):
 
     stacks, heads = observations(2), np.zeros(2, np.int32)
     for belief, preferences in (
-        ('mean', uniform), ('sample', uniform), ('mean', uniform_with_heads),
-    ):  # fmt: skip
+        ('mean', uniform),
+        ('sample', uniform),
+        ('mean', uniform_with_heads),
+    ):
         policy = policy_of(network, preferences, belief=belief)
         rng = np.random.default_rng(0)
         actions = np.array([policy.actions(stacks, heads, 0.0, rng) for _ in range(300)])
@@ -192,8 +197,12 @@ def test_the_seed_of_a_preference_is_not_that_of_the_belief():
     tf.config.run_functions_eagerly(True)
     try:
         for _ in range(2):
-            policy.actions(np.zeros((1, 2), np.float32), np.zeros(1, np.int32), 0.0,
-                           np.random.default_rng(len(seeds)))  # fmt: skip
+            policy.actions(
+                np.zeros((1, 2), np.float32),
+                np.zeros(1, np.int32),
+                0.0,
+                np.random.default_rng(len(seeds)),
+            )
     finally:
         tf.config.run_functions_eagerly(False)
     assert len({tuple(seed.numpy()) for seed in seeds}) == 4
@@ -211,8 +220,11 @@ def test_xla_acts_the_same():
             policy = acting.Policy(posterior, preferences, xla=xla)
             rng = np.random.default_rng(1)
             actions.append(
-                [policy.actions(x, rng.integers(6, size=5, dtype=np.int32), 0.2, rng)
-                 for _ in range(20)])  # fmt: skip
+                [
+                    policy.actions(x, rng.integers(6, size=5, dtype=np.int32), 0.2, rng)
+                    for _ in range(20)
+                ]
+            )
         np.testing.assert_array_equal(*actions)
 
 
@@ -235,18 +247,28 @@ def test_a_preference_sees_all_heads_unless_it_says_that_it_looks_at_one(network
 
 def test_integer_values_are_numbers_too():
     q_values = np.array([[[1, 3, 2], [2, 3, 3]]])
-    for preferences in (acting.mean_preferences, acting.ucb_preferences, acting.ids_preferences,
-                        acting.vote_preferences):  # fmt: skip
+    for preferences in (
+        acting.mean_preferences,
+        acting.ucb_preferences,
+        acting.ids_preferences,
+        acting.vote_preferences,
+    ):
         np.testing.assert_array_equal(
             preferences(q_values), preferences(q_values.astype(np.float32))
         )
     np.testing.assert_array_equal(acting.mean_preferences(q_values), [[1.5, 3.0, 2.5]])
 
 
-@pytest.mark.parametrize('preferences', [
-    functools.partial(acting.ids_preferences, rho=0.0), lambda q_values: q_values,
-    lambda q_values: 1.0, lambda q_values: q_values['a'], schedules.linear,
-])  # fmt: skip
+@pytest.mark.parametrize(
+    'preferences',
+    [
+        functools.partial(acting.ids_preferences, rho=0.0),
+        lambda q_values: q_values,
+        lambda q_values: 1.0,
+        lambda q_values: q_values['a'],
+        schedules.linear,
+    ],
+)
 def test_a_preference_that_is_none_is_refused_at_once(network, preferences):
     with pytest.raises(ConfigError, match='Agent.preferences has to map|ids_preferences.rho'):
         policy_of(network, preferences, name='Agent.preferences')

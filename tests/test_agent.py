@@ -48,9 +48,12 @@ class Corridor:
         self.frame += over
         ended = np.zeros(self.count, bool) if self.truncate else over
         return (
-            self.stacks[:, None], np.ones(self.count, np.float32), ended | life_lost,
-            over & ~ended, {'final_obs': final[:, None], 'game_over': over},
-        )  # fmt: skip
+            self.stacks[:, None],
+            np.ones(self.count, np.float32),
+            ended | life_lost,
+            over & ~ended,
+            {'final_obs': final[:, None], 'game_over': over},
+        )
 
 
 class Tape:
@@ -59,10 +62,12 @@ class Tape:
     def __init__(self, agent_steps, history=4):
         network, target = (
             networks.build(
-                networks.MultiHeadQNetwork(3, 5, 8, conv_layers=(), seed=seed), (1, history),
-                tf.uint8)
+                networks.MultiHeadQNetwork(3, 5, 8, conv_layers=(), seed=seed),
+                (1, history),
+                tf.uint8,
+            )
             for seed in (1, 2)
-        )  # fmt: skip
+        )
         self.learner = QLearner(network, target)
         self.steps, self.copies = [], []
         self._agent_steps = agent_steps
@@ -196,9 +201,10 @@ def test_replay_rebuilds_the_stacks_of_breakout_over_several_lives(restart):
     env = environments.make('Breakout', seed=8, restart_stack_on_life_loss=restart)
     pair = [
         networks.build(
-            networks.MultiHeadQNetwork(4, 1, 2, conv_layers=((1, 8, 8),)), (84, 84, 4), tf.uint8)
+            networks.MultiHeadQNetwork(4, 1, 2, conv_layers=((1, 8, 8),)), (84, 84, 4), tf.uint8
+        )
         for _ in range(2)
-    ]  # fmt: skip
+    ]
     replay = EpisodeReplay((84, 84), 10_000, history=4, seed=0)
     posterior = posteriors.EnsemblePosterior(*pair, replay, 1, 0)
     agent = Agent(None, posterior, None, replay, 1, np.random.default_rng(0))
@@ -278,10 +284,18 @@ def test_impossible_settings_are_refused():
 
 
 def on_a_chain(
-    num_envs=1, num_networks=None, network=None, optimizer=None, learner=None,
-    posterior=posteriors.EnsemblePosterior, posterior_settings=None,
-    update=updates.TransitionUpdate, update_settings=None, epsilon=0.0, **keywords,
-):  # fmt: skip
+    num_envs=1,
+    num_networks=None,
+    network=None,
+    optimizer=None,
+    learner=None,
+    posterior=posteriors.EnsemblePosterior,
+    posterior_settings=None,
+    update=updates.TransitionUpdate,
+    update_settings=None,
+    epsilon=0.0,
+    **keywords,
+):
     """An agent put together as the Runner does it."""
     pair = []
     for seed in (1, 2):
@@ -299,9 +313,13 @@ def on_a_chain(
     update = update(replay, *pair, believed.selector, seed=5, **update_settings)
     rng = np.random.default_rng(6)
     keywords = {
-        'preferences': acting.mean_preferences, 'discount': 0.8, 'learning_starts': 80,
-        'train_period': 1, 'target_period': 10, **keywords,
-    }  # fmt: skip
+        'preferences': acting.mean_preferences,
+        'discount': 0.8,
+        'learning_starts': 80,
+        'train_period': 1,
+        'target_period': 10,
+        **keywords,
+    }
     return Agent(
         learner, believed, update, replay, num_envs, rng, epsilon=lambda _: epsilon, **keywords
     )
@@ -309,52 +327,70 @@ def on_a_chain(
 
 METHODS = {
     'ube': {
-        'posterior': posteriors.UncertaintyBellmanPosterior, 'update_settings': {'double_q': True},
+        'posterior': posteriors.UncertaintyBellmanPosterior,
+        'update_settings': {'double_q': True},
         'posterior_settings': {'n_steps': 5, 'hidden_units': 8, 'scale': 0.1},
     },
     'bayesian_dqn': {
-        'network': {'train_output': False}, 'update_settings': {'double_q': True},
+        'network': {'train_output': False},
+        'update_settings': {'double_q': True},
         'optimizer': functools.partial(optimizers.adam, 2e-3),
         'posterior': posteriors.BayesianLinearPosterior,
         'posterior_settings': {
-            'regression_period': 4, 'regression_transitions': 200, 'prior_variance': 1.0,
-            'noise_variance': 0.1, 'sample_period': 10,
+            'regression_period': 4,
+            'regression_transitions': 200,
+            'prior_variance': 1.0,
+            'noise_variance': 0.1,
+            'sample_period': 10,
         },
     },
     'noisynet': {'network': {'noise': 'factorised'}},
     'bebu_rnd': {
-        'network': {'num_heads': 3}, 'preferences': acting.head_preferences,
-        'update': updates.EpisodicUpdate, 'epsilon': 0.2,
+        'network': {'num_heads': 3},
+        'preferences': acting.head_preferences,
+        'update': updates.EpisodicUpdate,
+        'epsilon': 0.2,
         'update_settings': {
-            'alpha_1': 0.01, 'alpha_2': 0.01,
+            'alpha_1': 0.01,
+            'alpha_2': 0.01,
             'bonus': functools.partial(
                 bonuses.RndBonus, conv_layers=(), features=4, predictor_layers=(8,)
             ),
         },
     },
     'ebu_adaptive': {
-        'num_networks': 3, 'posterior': posteriors.AdaptivePosterior,
-        'posterior_settings': {'selection_period': 150}, 'preferences': acting.head_preferences,
-        'update': updates.EpisodicUpdate, 'learner': {'loss_scale': 3.0}, 'epsilon': 0.2,
+        'num_networks': 3,
+        'posterior': posteriors.AdaptivePosterior,
+        'posterior_settings': {'selection_period': 150},
+        'preferences': acting.head_preferences,
+        'update': updates.EpisodicUpdate,
+        'learner': {'loss_scale': 3.0},
+        'epsilon': 0.2,
         'update_settings': {'beta': (0.0, 0.5, 1.0)},
     },
     'bootdqn_ids': {
-        'network': {'num_heads': 5}, 'preferences': acting.ids_preferences,
-        'update_settings': {'double_q': True}, 'learner': {'loss': 'huber'},
+        'network': {'num_heads': 5},
+        'preferences': acting.ids_preferences,
+        'update_settings': {'double_q': True},
+        'learner': {'loss': 'huber'},
     },
     'dqn_rmsprop': {
         'optimizer': functools.partial(optimizers.rmsprop, 3e-3, epsilon=1e-4),
-        'learner': {'loss': 'huber', 'max_gradient_norm': None}, 'epsilon': 0.2,
+        'learner': {'loss': 'huber', 'max_gradient_norm': None},
+        'epsilon': 0.2,
     },
-}  # fmt: skip
+}
 
 
 @pytest.fixture
 def small_networks():
     gin.parse_config(
-        ['MultiHeadQNetwork.hidden_units = 32', 'MultiHeadQNetwork.num_heads = 1',
-         'MultiHeadQNetwork.conv_layers = ()']
-    )  # fmt: skip
+        [
+            'MultiHeadQNetwork.hidden_units = 32',
+            'MultiHeadQNetwork.num_heads = 1',
+            'MultiHeadQNetwork.conv_layers = ()',
+        ]
+    )
     yield
     gin.clear_config()
 
@@ -434,10 +470,15 @@ def test_a_posterior_sees_each_step_as_it_was(timeout_is_terminal):
             self.copies += 1
 
     agent = on_a_chain(
-        2, posterior=Witness, network={'num_heads': 4}, preferences=acting.head_preferences,
-        timeout_is_terminal=timeout_is_terminal, target_period=50, learning_starts=60,
+        2,
+        posterior=Witness,
+        network={'num_heads': 4},
+        preferences=acting.head_preferences,
+        timeout_is_terminal=timeout_is_terminal,
+        target_period=50,
+        learning_starts=60,
         train_period=100,
-    )  # fmt: skip
+    )
     heads = chain.play(agent, chain.Chain(2, limit=6), 200)
     assert (agent.posterior.copies, agent.posterior.ends) == (3, 1)  # At 100, 150, 200.
     assert [step.agent_steps for step in steps] == list(range(0, 200, 2))  # Before each step.

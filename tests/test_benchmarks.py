@@ -24,9 +24,13 @@ def test_the_compiled_core_is_exported(tmp_path):
     small = {'hidden_units': 8, 'num_heads': 3, 'conv_layers': ((4, 8, 8),)}
     paths = list(export_hlo.write(tmp_path / 'out', lengths=(70,), env_counts=(1, 2), **small))
     assert [path.stem for path in paths] == [
-        'acting_1', 'acting_2', 'gradient_step', 'targets_70', 'backward_induction_scan_70',
+        'acting_1',
+        'acting_2',
+        'gradient_step',
+        'targets_70',
+        'backward_induction_scan_70',
         'backward_induction_loop_70',
-    ]  # fmt: skip
+    ]
     inputs = {
         path.stem: [
             (each['kind'], each['shape'])
@@ -36,14 +40,15 @@ def test_the_compiled_core_is_exported(tmp_path):
     }
     assert all(path.stat().st_size > 1000 for path in paths)
     assert inputs['acting_2'][0] == ('u8', [2, 84, 84, 4])
-    assert inputs['gradient_step'][:3] == [
-        ('u8', [32, 84, 84, 4]), ('s32', [32]), ('f32', [32, 3])
-    ]  # fmt: skip
+    assert inputs['gradient_step'][:3] == [('u8', [32, 84, 84, 4]), ('s32', [32]), ('f32', [32, 3])]
     weights = 2 + 4  # Of the convolution and the heads, each with two moments in the optimizer.
     assert sum(kind == 'f32' for kind, _ in inputs['gradient_step']) >= 3 * weights
     assert inputs['targets_70'][:4] == [
-        ('u8', [74, 84, 84]), ('s32', [70]), ('f32', [70]), ('f32', [70])
-    ]  # fmt: skip
+        ('u8', [74, 84, 84]),
+        ('s32', [70]),
+        ('f32', [70]),
+        ('f32', [70]),
+    ]
     assert inputs['backward_induction_scan_70'] == inputs['backward_induction_loop_70']
 
 
@@ -84,26 +89,43 @@ def test_deep_sea_goes_on_where_half_of_the_seeds_solved(tmp_path, monkeypatch, 
 
     monkeypatch.setattr(sweep, 'attempt', attempt)
     monkeypatch.setattr(signal, 'signal', lambda *_: None)
-    command = ['--methods', 'ob2i', 'bebu', '--sizes', '10', '20', '30', '--seeds=2',
-               f'--base_dir={runs}', f'--out={out}',
-               '--gin_bindings=Agent.train_period = 4']  # fmt: skip
+    command = [
+        '--methods',
+        'ob2i',
+        'bebu',
+        '--sizes',
+        '10',
+        '20',
+        '30',
+        '--seeds=2',
+        f'--base_dir={runs}',
+        f'--out={out}',
+        '--gin_bindings=Agent.train_period = 4',
+    ]
     assert deep_sea.main([*command, '--gin_bindings=make_deep_sea.mapping_seed = 42']) == 1
     of_size_20 = runs.resolve() / 'size20' / 'ob2i_deep_sea'
     assert sorted(attempts) == [f'{of_size_20}/seed0', *[f'{of_size_20}/seed1'] * 2]
     assert out.read_text().splitlines() == [
-        'method,size,seed,solved,episodes,found', 'ob2i,10,0,True,9,1', 'ob2i,10,1,False,10000,0',
-        'ob2i,20,0,True,1,1', 'bebu,10,0,False,10000,0', 'bebu,10,1,False,10000,0',
-    ]  # fmt: skip
+        'method,size,seed,solved,episodes,found',
+        'ob2i,10,0,True,9,1',
+        'ob2i,10,1,False,10000,0',
+        'ob2i,20,0,True,1,1',
+        'bebu,10,0,False,10000,0',
+        'bebu,10,1,False,10000,0',
+    ]
     printed = capsys.readouterr()
     assert 'seed1: FAILED (3)' in printed.out and 'not complete' in printed.err
 
 
-@pytest.mark.parametrize('binding, what', [
-    ('Runner.num_iterations = 3', 'Runner.num_iterations is 100 here, not 3'),
-    ('make_environment.size = 20', 'make_deep_sea.size is 10 here, not 20'),
-    ('Runner.num_envs = 8', 'Runner.num_envs is 1 here, not 8'),
-    ('Agent.trainperiod = 4', 'trainperiod'),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    'binding, what',
+    [
+        ('Runner.num_iterations = 3', 'Runner.num_iterations is 100 here, not 3'),
+        ('make_environment.size = 20', 'make_deep_sea.size is 10 here, not 20'),
+        ('Runner.num_envs = 8', 'Runner.num_envs is 1 here, not 8'),
+        ('Agent.trainperiod = 4', 'trainperiod'),
+    ],
+)
 def test_a_wrong_binding_of_deep_sea_leaves_the_table_alone(tmp_path, capsys, binding, what):
     out = tmp_path / 'table.csv'
     out.write_text('old\n')

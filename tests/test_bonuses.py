@@ -87,8 +87,9 @@ def test_ucb_bonus_takes_b_at_the_action_and_normalises_the_next_bonus():
     np.testing.assert_allclose(reward_bonus, q_values.std(1)[rows, actions], rtol=1e-5)
     at_greedy = next_q.std(1)[rows[:, None], next_q.argmax(-1)]  # B~ in R^{T x K}
     np.testing.assert_allclose(next_bonus, next_q.std(1) / at_greedy.std(), rtol=1e-5)
-    np.testing.assert_allclose([mean, next_mean], [np.mean(reward_bonus), next_q.std(1).mean()],
-                               rtol=1e-5)  # fmt: skip
+    np.testing.assert_allclose(
+        [mean, next_mean], [np.mean(reward_bonus), next_q.std(1).mean()], rtol=1e-5
+    )
 
 
 def test_rows_at_a_time_divides_each_chunk_by_what_was_seen_so_far():
@@ -113,9 +114,13 @@ def test_rows_at_a_time_divides_each_chunk_by_what_was_seen_so_far():
 
 def build_rnd(frame_shape=(3,), rate=1e-2, **keywords):
     keywords = {
-        'conv_layers': (), 'features': 4, 'predictor_layers': (6,), 'learning_rate': rate,
-        'update_proportion': 0.0, **keywords,
-    }  # fmt: skip
+        'conv_layers': (),
+        'features': 4,
+        'predictor_layers': (6,),
+        'learning_rate': rate,
+        'update_proportion': 0.0,
+        **keywords,
+    }
     bonus = bonuses.RndBonus(**keywords)
     bonus.build(frame_shape, 5)
     return bonus
@@ -337,15 +342,20 @@ def stacked_parts(discount):
     rng = np.random.default_rng(0)
     replay = EpisodeReplay((2, 2), 100, history=HISTORY, seed=3)
     episode = types.Episode(
-        rng.integers(0, 256, (9, 2, 2), dtype=np.uint8), rng.integers(3, size=8),
-        rng.normal(size=8).astype(np.float32), np.full(8, discount, np.float32),
-    )  # fmt: skip
+        rng.integers(0, 256, (9, 2, 2), dtype=np.uint8),
+        rng.integers(3, size=8),
+        rng.normal(size=8).astype(np.float32),
+        np.full(8, discount, np.float32),
+    )
     replay.add_episode(episode)
     pair = [
-        networks.build(networks.MultiHeadQNetwork(3, 2, 4, conv_layers=(), seed=seed),
-                       (2, 2, HISTORY), tf.uint8)
+        networks.build(
+            networks.MultiHeadQNetwork(3, 2, 4, conv_layers=(), seed=seed),
+            (2, 2, HISTORY),
+            tf.uint8,
+        )
         for seed in (1, 2)
-    ]  # fmt: skip
+    ]
     return replay, *pair, episode
 
 
@@ -384,9 +394,14 @@ def test_a_bonus_sees_the_newest_frames_of_s_and_of_the_next_s(update):
             variable.assign(tf.zeros_like(variable))  # All values 0.
     bonus = Pixels()
     made = update(
-        replay, network, target_network, bonus=bonus, alpha_1=2.0, alpha_2=3.0,
+        replay,
+        network,
+        target_network,
+        bonus=bonus,
+        alpha_1=2.0,
+        alpha_2=3.0,
         **({'beta': 0.0, 'mask_next_bonus': False} if update is updates.EpisodicUpdate else {}),
-    )  # fmt: skip
+    )
     batch, report = made.next_batch()
     pixels = episode.observations.sum((1, 2), dtype=float)
     y = episode.rewards + 2 * pixels[:-1] + 0.5 * 3 * pixels[1:]
@@ -397,8 +412,9 @@ def test_a_bonus_sees_the_newest_frames_of_s_and_of_the_next_s(update):
     if update is updates.EpisodicUpdate:
         np.testing.assert_allclose(
             [report['bonus_mean'], report['next_bonus_mean']],
-            [pixels[:-1].mean(), pixels[1:].mean()], rtol=1e-5,
-        )  # fmt: skip
+            [pixels[:-1].mean(), pixels[1:].mean()],
+            rtol=1e-5,
+        )
 
 
 def test_convolutions_that_do_not_fit_the_frames_are_named():

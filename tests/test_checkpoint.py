@@ -39,17 +39,20 @@ def linked_to(target):
     return replace
 
 
-@pytest.mark.parametrize('damage, says', [
-    (manifest(), 'a is not part of what was saved'),
-    (manifest(a=None), 'a is not what was saved'),
-    (manifest(**{'a': None, '/dev/zero': {'bytes': 1, 'sha256': ''}}), '/dev/zero is missing'),
-    (manifest(**{'a': None, '../000000000010/a': None}), '../000000000010/a is missing'),
-    (lambda path: (path / 'manifest.json').write_text('[' * 100_000), 'RecursionError'),
-    (lambda path: (path / 'manifest.json').write_text('[1]'), 'AttributeError'),
-    (lambda path: (path / 'manifest.json').write_text('{'), 'JSONDecodeError'),
-    (linked_to('/dev/zero'), 'manifest.json is missing'),
-    (lambda path: (path / 'b').write_text('more'), 'b is not part of what was saved'),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    'damage, says',
+    [
+        (manifest(), 'a is not part of what was saved'),
+        (manifest(a=None), 'a is not what was saved'),
+        (manifest(**{'a': None, '/dev/zero': {'bytes': 1, 'sha256': ''}}), '/dev/zero is missing'),
+        (manifest(**{'a': None, '../000000000010/a': None}), '../000000000010/a is missing'),
+        (lambda path: (path / 'manifest.json').write_text('[' * 100_000), 'RecursionError'),
+        (lambda path: (path / 'manifest.json').write_text('[1]'), 'AttributeError'),
+        (lambda path: (path / 'manifest.json').write_text('{'), 'JSONDecodeError'),
+        (linked_to('/dev/zero'), 'manifest.json is missing'),
+        (lambda path: (path / 'b').write_text('more'), 'b is not part of what was saved'),
+    ],
+)
 def test_a_damaged_manifest_is_skipped(folder, damage, says):
     newest = folder / '000000000020'
     damage(newest)
@@ -57,10 +60,16 @@ def test_a_damaged_manifest_is_skipped(folder, damage, says):
     assert restored(folder) == 10
 
 
-@pytest.mark.parametrize('error', [
-    OSError(5, 'Input/output error'), KeyError('agent'), RecursionError(), MemoryError(),
-    errors.CheckpointError('of another format'),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    'error',
+    [
+        OSError(5, 'Input/output error'),
+        KeyError('agent'),
+        RecursionError(),
+        MemoryError(),
+        errors.CheckpointError('of another format'),
+    ],
+)
 def test_a_checkpoint_that_cannot_be_read_is_skipped(folder, error):
     def read(path):
         read_from.append(path.name)
@@ -98,7 +107,9 @@ def test_arrays_that_do_not_fit_into_memory_are_not_read(tmp_path, monkeypatch):
     free = disk.psutil.virtual_memory()._replace(available=999_999)
     with monkeypatch.context() as patch:
         patch.setattr(disk.psutil, 'virtual_memory', lambda: free)
-        with pytest.raises(MemoryError, match='arrays.npz holds 1,000,128 bytes, and 999,999 are free'):
+        with pytest.raises(
+            MemoryError, match='arrays.npz holds 1,000,128 bytes, and 999,999 are free'
+        ):
             run_folder.read_arrays(tmp_path)
     assert run_folder.read_arrays(tmp_path)['zeros'].sum() == 0
 

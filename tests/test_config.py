@@ -115,8 +115,12 @@ def test_bindings_reach_gin():
 
 
 def test_block_syntax_and_scopes():
-    load('Trial:\n  seed = 2\n  update = @slow/Early\n', 'slow/Early.beta = .75', 'Early.beta = .5',
-         'test/Store.capacity = 7')  # fmt: skip
+    load(
+        'Trial:\n  seed = 2\n  update = @slow/Early\n',
+        'slow/Early.beta = .75',
+        'Early.beta = .5',
+        'test/Store.capacity = 7',
+    )
     assert Trial('x').update(None).beta == 0.75
     assert Early(None).beta == 0.5
     with gin.config_scope('test'):
@@ -191,13 +195,24 @@ def test_wrong_files_are_named_with_the_line(tmp_path, binding, message):
     assert re.search(r'wrong\.gin:[3-6]: ', str(error.value))
 
 
-@pytest.mark.parametrize('binding', [
-    'Early.beta = 1', "Trial.name = 'a'", 'Trial.name = None', "Trial.size = 'big'",
-    'Trial.layers = ()', 'Trial.seed = -1', 'Trial.tags = {"a": [1, (2,), None]}',
-    'Trial.schedule = @decay', 'config_test.Trial.seed = 1', 'Trial.tags = (@Bonus(), @Late)',
-    'Trial.seed = 1  # a comment', 'seed/macro.value = 2\nTrial.seed = %seed',
-    'Trial.seed = 1\nTrial.seed = 2',
-])  # fmt: skip
+@pytest.mark.parametrize(
+    'binding',
+    [
+        'Early.beta = 1',
+        "Trial.name = 'a'",
+        'Trial.name = None',
+        "Trial.size = 'big'",
+        'Trial.layers = ()',
+        'Trial.seed = -1',
+        'Trial.tags = {"a": [1, (2,), None]}',
+        'Trial.schedule = @decay',
+        'config_test.Trial.seed = 1',
+        'Trial.tags = (@Bonus(), @Late)',
+        'Trial.seed = 1  # a comment',
+        'seed/macro.value = 2\nTrial.seed = %seed',
+        'Trial.seed = 1\nTrial.seed = 2',
+    ],
+)
 def test_right_bindings(binding):
     load(binding)
     text = resolved()
@@ -231,8 +246,7 @@ def test_files_override_each_other_and_include(tmp_path):
 
 def test_unused_bindings_of_a_replaced_part(tmp_path):
     """What a file bound may be replaced; what a flag binds has to be used in the end."""
-    early = write(tmp_path, 'early.gin',
-                  'beta = .9\nTrial.update = @Early\nEarly.beta = %beta\n')  # fmt: skip
+    early = write(tmp_path, 'early.gin', 'beta = .9\nTrial.update = @Early\nEarly.beta = %beta\n')
     load('Trial.update = @Late', files=[early])
     assert 'Early' not in resolved()
     late = write(tmp_path, 'late.gin', f'include {early!r}\nTrial.update = @Late\n')
@@ -248,8 +262,13 @@ def test_unused_bindings_of_a_replaced_part(tmp_path):
 
 
 def test_reachable_through_macros_and_containers():
-    load('part = [{"a": @Late()}]', 'Trial.tags = %part', 'Late.double_q = True',
-         'Late.bonus = @Bonus', 'Bonus.weight = 2')  # fmt: skip
+    load(
+        'part = [{"a": @Late()}]',
+        'Trial.tags = %part',
+        'Late.double_q = True',
+        'Late.bonus = @Bonus',
+        'Bonus.weight = 2',
+    )
     assert 'Bonus.weight = 2' in resolved()
     assert "Trial.tags = [{'a': @Late()}]" in resolved()
 
@@ -318,11 +337,17 @@ def test_imports_are_repeated(tmp_path, monkeypatch):
 
 
 def test_mutated_bindings_end_in_a_config_or_a_config_error():
-    wrong, right = [binding for binding, _ in WRONG], [
-        'Trial.seed = 3', 'test/Store.capacity = 3', 'x = 3\nTrial.seed = %x',
-        "Trial.layers = ((32, 8), (64, 4))\nTrial.name = 'a'", 'Trial.update = @test/Late',
-        'Trial:\n  seed = 1\n  size = 2\n',
-    ]  # fmt: skip
+    wrong, right = (
+        [binding for binding, _ in WRONG],
+        [
+            'Trial.seed = 3',
+            'test/Store.capacity = 3',
+            'x = 3\nTrial.seed = %x',
+            "Trial.layers = ((32, 8), (64, 4))\nTrial.name = 'a'",
+            'Trial.update = @test/Late',
+            'Trial:\n  seed = 1\n  size = 2\n',
+        ],
+    )
     rng = random.Random(0)
     alphabet = '@%()[]{}.,:/=\'"\\\n \t#-+0123456789eEjxTrialseed_$?!;*\x00\xe9'
     outcomes = {True: 0, False: 0}
@@ -349,28 +374,32 @@ def test_mutated_bindings_end_in_a_config_or_a_config_error():
 ATARI = '--gin_files=ob2i_atari.gin'
 
 
-@pytest.mark.parametrize('arguments, parts', [
-    ([], ['no --gin_files given', 'ob2i_atari.gin']),
-    (['ob2i_atari.gin'], ['unexpected argument', 'ob2i_atari.gin']),
-    ([ATARI, '--gin_binding=Runner.seed=1'], ['gin_binding']),
-    (['--gin_files=ob2i_atri.gin'], ['ob2i_atri.gin', 'not found', 'ob2i_atari.gin']),
-    ([ATARI, '--gin_bindings=Runner.seed = '], ['Runner.seed', 'not gin syntax']),
-    ([ATARI, '--gin_bindings=Runner.sed = 1'], ['Runner.sed', "did you mean 'seed'"]),
-    ([ATARI, '--gin_bindings=Runner.num_iterations = 1e3'], ['num_iterations', 'write 1000']),
-    ([ATARI, '--gin_bindings=Runner.num_iterations = -1'], ['Runner.num_iterations']),
-    ([ATARI, '--gin_bindings=make_environment.name = "Braekout"'], ['name', "'Breakout'"]),
-    ([ATARI, '--gin_bindings=EpisodicUpdate.greedy = "intial"'], ['greedy', "'initial'"]),
-    ([ATARI, '--gin_bindings=EpisodicUpdate.bonus = @UcbBonus'], ['@UcbBonus()']),
-    ([ATARI, '--gin_bindings=EpisodeReplay.history = 2'], ['EpisodeReplay.history']),
-    ([ATARI, '--gin_bindings=MultiHeadQNetwork.seed = 2'], ['MultiHeadQNetwork.seed']),
-    ([ATARI, '--gin_bindings=Runner.num_envs = 7'], ['Runner.num_envs = 7']),
-    ([ATARI, '--gin_bindings=TransitionUpdate.double_q = True'], ['TransitionUpdate.double_q']),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    'arguments, parts',
+    [
+        ([], ['no --gin_files given', 'ob2i_atari.gin']),
+        (['ob2i_atari.gin'], ['unexpected argument', 'ob2i_atari.gin']),
+        ([ATARI, '--gin_binding=Runner.seed=1'], ['gin_binding']),
+        (['--gin_files=ob2i_atri.gin'], ['ob2i_atri.gin', 'not found', 'ob2i_atari.gin']),
+        ([ATARI, '--gin_bindings=Runner.seed = '], ['Runner.seed', 'not gin syntax']),
+        ([ATARI, '--gin_bindings=Runner.sed = 1'], ['Runner.sed', "did you mean 'seed'"]),
+        ([ATARI, '--gin_bindings=Runner.num_iterations = 1e3'], ['num_iterations', 'write 1000']),
+        ([ATARI, '--gin_bindings=Runner.num_iterations = -1'], ['Runner.num_iterations']),
+        ([ATARI, '--gin_bindings=make_environment.name = "Braekout"'], ['name', "'Breakout'"]),
+        ([ATARI, '--gin_bindings=EpisodicUpdate.greedy = "intial"'], ['greedy', "'initial'"]),
+        ([ATARI, '--gin_bindings=EpisodicUpdate.bonus = @UcbBonus'], ['@UcbBonus()']),
+        ([ATARI, '--gin_bindings=EpisodeReplay.history = 2'], ['EpisodeReplay.history']),
+        ([ATARI, '--gin_bindings=MultiHeadQNetwork.seed = 2'], ['MultiHeadQNetwork.seed']),
+        ([ATARI, '--gin_bindings=Runner.num_envs = 7'], ['Runner.num_envs = 7']),
+        ([ATARI, '--gin_bindings=TransitionUpdate.double_q = True'], ['TransitionUpdate.double_q']),
+    ],
+)
 def test_a_wrong_command_line_ends_with_one_line(tmp_path, arguments, parts):
     process = start(
         ['run_experiment.py', *arguments, f'--base_dir={tmp_path}/run'],
-        output=tmp_path / 'stderr', cwd=tmp_path,
-    )  # fmt: skip
+        output=tmp_path / 'stderr',
+        cwd=tmp_path,
+    )
     process.join(timeout=120)
     printed = (tmp_path / 'stderr').read_text()
     assert process.exitcode == 2, printed
@@ -384,8 +413,10 @@ def test_a_wrong_command_line_ends_with_one_line(tmp_path, arguments, parts):
 def test_help():
     done = subprocess.run(
         [sys.executable, os.path.join(ROOT, 'run_experiment.py'), '--help'],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert '--gin_files' in done.stdout and 'ob2i_atari.gin' in done.stdout
 
 

@@ -10,10 +10,14 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from ob2i_tf import evaluate, main
 
 BINDINGS = (
-    'Runner.num_iterations = 1', 'Runner.training_steps = 60', 'Runner.evaluation_steps = 60',
-    'Agent.learning_starts = 1000', 'MultiHeadQNetwork.num_heads = 3',
-    'MultiHeadQNetwork.hidden_units = 8', 'make_mnist_maze.max_episode_steps = 25',
-)  # fmt: skip
+    'Runner.num_iterations = 1',
+    'Runner.training_steps = 60',
+    'Runner.evaluation_steps = 60',
+    'Agent.learning_starts = 1000',
+    'MultiHeadQNetwork.num_heads = 3',
+    'MultiHeadQNetwork.hidden_units = 8',
+    'make_mnist_maze.max_episode_steps = 25',
+)
 
 
 pytestmark = pytest.mark.usefixtures('clean_gin')
@@ -23,11 +27,14 @@ pytestmark = pytest.mark.usefixtures('clean_gin')
 def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp('runs')
     for seed in (0, 1):
-        status = main.main([
-            'run_experiment.py',
-            '--gin_files=bebu_mnist_maze.gin', f'--base_dir={folder}/seed{seed}',
-            *(f'--gin_bindings={b}' for b in (*BINDINGS, f'Runner.seed = {seed}')),
-        ])  # fmt: skip
+        status = main.main(
+            [
+                'run_experiment.py',
+                '--gin_files=bebu_mnist_maze.gin',
+                f'--base_dir={folder}/seed{seed}',
+                *(f'--gin_bindings={b}' for b in (*BINDINGS, f'Runner.seed = {seed}')),
+            ]
+        )
         assert not status
     return folder
 
@@ -50,8 +57,9 @@ def test_every_run_plays_by_every_preference(runs, tmp_path):
     assert {row['agent_steps'] for row in rows} == {'60'}
     for row in rows:  # 25 steps without the goal, each of them a bump or not.
         assert row['length'] == '25' and -25 <= float(row['score']) <= 0
-    scores = {name: [r['score'] for r in rows if r['preferences'] == name] for name in
-              ('vote', 'head')}  # fmt: skip
+    scores = {
+        name: [r['score'] for r in rows if r['preferences'] == name] for name in ('vote', 'head')
+    }
     assert scores['vote'] != scores['head']  # The same games, other actions.
     assert {path: path.stat().st_mtime_ns for path in runs.rglob('*')} == before
     assert evaluate.main([*command[:-1], f'--out={tmp_path}/again.csv']) == 0
@@ -78,14 +86,22 @@ def test_what_cannot_be_played_is_named(runs, tmp_path, capsys):
 
 def test_a_way_of_acting_that_a_run_cannot_take_is_named(runs, tmp_path, capsys):
     bindings = (
-        'Runner.num_iterations = 1', 'Runner.training_steps = 20', 'Runner.evaluation_steps = 0',
-        'Agent.learning_starts = 1000', 'MultiHeadQNetwork.hidden_units = 8',
-        'make_atari.max_episode_frames = 24', 'EpisodeReplay.capacity_transitions = 1000',
-    )  # fmt: skip
-    assert not main.main([
-        'run_experiment.py', '--gin_files=ebu_adaptive_atari.gin', f'--base_dir={tmp_path}/run',
-        *(f'--gin_bindings={binding}' for binding in bindings),
-    ])  # fmt: skip
+        'Runner.num_iterations = 1',
+        'Runner.training_steps = 20',
+        'Runner.evaluation_steps = 0',
+        'Agent.learning_starts = 1000',
+        'MultiHeadQNetwork.hidden_units = 8',
+        'make_atari.max_episode_frames = 24',
+        'EpisodeReplay.capacity_transitions = 1000',
+    )
+    assert not main.main(
+        [
+            'run_experiment.py',
+            '--gin_files=ebu_adaptive_atari.gin',
+            f'--base_dir={tmp_path}/run',
+            *(f'--gin_bindings={binding}' for binding in bindings),
+        ]
+    )
     capsys.readouterr()
     out = tmp_path / 'games.csv'
     command = [f'{tmp_path}/run', str(runs / 'seed0'), '--games=1', f'--out={out}']
@@ -103,13 +119,21 @@ def test_a_maze_logs_its_relative_lengths(runs):
 
 def test_lsvi_plays_by_its_regression(tmp_path):
     command = ['--gin_files=lsvi_ucb_linear_mdp.gin', f'--base_dir={tmp_path}/run']
-    bindings = ('Runner.num_iterations = 1', 'Runner.training_steps = 1000', 'horizon = 5',
-                'make_linear_mdp.num_states = 2')  # fmt: skip
+    bindings = (
+        'Runner.num_iterations = 1',
+        'Runner.training_steps = 1000',
+        'horizon = 5',
+        'make_linear_mdp.num_states = 2',
+    )
     command += [f'--gin_bindings={binding}' for binding in bindings]
     assert not main.main(['run_experiment.py', *command])
     out = tmp_path / 'games.csv'
-    assert evaluate.main([f'{tmp_path}/run', '--games=50', '--epsilon=0', f'--out={out}',
-                          '--preferences=mean']) == 0  # fmt: skip
+    assert (
+        evaluate.main(
+            [f'{tmp_path}/run', '--games=50', '--epsilon=0', f'--out={out}', '--preferences=mean']
+        )
+        == 0
+    )
     rows = rows_of(out)
     assert {row['length'] for row in rows} == {'5'}
     # The best policy swims to the right: 2.40 rewards; one that never does has 0.03.

@@ -32,10 +32,16 @@ TASKS = {  # With short episodes, so that there are enough of them.
 }
 # Off Atari, what differs from the rows there.
 TRAINED = [file for file in FILES if 'atari' in file] + [
-    f'{row}.gin' for row in ('ob2i_mnist_maze', 'bootdqn_mnist_maze', 'ob2i_deep_sea',
-                             'ob2i_linear_mdp', 'lsvi_ucb_linear_mdp',
-                             'lsvi_randomised_linear_mdp')
-]  # fmt: skip
+    f'{row}.gin'
+    for row in (
+        'ob2i_mnist_maze',
+        'bootdqn_mnist_maze',
+        'ob2i_deep_sea',
+        'ob2i_linear_mdp',
+        'lsvi_ucb_linear_mdp',
+        'lsvi_randomised_linear_mdp',
+    )
+]
 # So that the slower schedules of a row come to pass as well.
 SHORTER = {
     'bayesian_dqn_atari': {
@@ -101,8 +107,9 @@ def test_a_file_comes_to_the_values_of_the_table(file, clean_gin):
     assert not missing, f'without a line and a source in {TABLE.name}'
     differing = [
         f'{name} = {value}, but {entries[name].value} in {TABLE.name}:{entries[name].line}'
-        for name, value in values.items() if value != entries[name].value
-    ]  # fmt: skip
+        for name, value in values.items()
+        if value != entries[name].value
+    ]
     assert not differing
 
 
@@ -138,10 +145,14 @@ def test_a_file_trains_and_resumes_exactly(file, tmp_path):
     straight, resumed = tmp_path / 'straight', tmp_path / 'resumed'
     for base_dir in (straight, resumed):
         process = start(
-            ['run_experiment.py', f'--gin_files={file}', f'--base_dir={base_dir}',
-             *(f'--gin_bindings={name} = {value}' for name, value in settings.items())],
+            [
+                'run_experiment.py',
+                f'--gin_files={file}',
+                f'--base_dir={base_dir}',
+                *(f'--gin_bindings={name} = {value}' for name, value in settings.items()),
+            ],
             output=tmp_path / 'stderr',
-        )  # fmt: skip
+        )
         process.join(timeout=120)
         assert process.exitcode == 0, (tmp_path / 'stderr').read_text()[-2000:]
         if base_dir is straight:

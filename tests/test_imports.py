@@ -12,27 +12,94 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / 'ob2i_tf'
 # A module may import what stands above it.
 ORDER = (
-    'types', 'errors', 'csv_columns', 'resources', 'cli', 'installed', 'find_runs', 'allocator',
-    'devices', 'disk', 'compiled', 'schedules', 'tensors', 'moments', 'optimizers', 'networks',
-    'posteriors', 'bonuses', 'acting', 'targets', 'replay', 'updates', 'learner', 'metrics',
-    'agent', 'checkpoint', 'environments.games', 'environments.vector', 'environments.digits',
-    'environments.atari', 'environments.mnist_maze', 'environments.deep_sea',
-    'environments.linear_mdp', 'environments.watched', 'environments', 'config', 'run_folder',
-    'runner', 'learnt', 'linear', 'linear.lsvi', 'linear.theorem', 'linear.agents',
-    'linear.regression', 'main', 'sweep', 'evaluate', 'analysis', 'analysis.load',
-    'analysis.scores', 'analysis.tables', 'analysis.figures', 'analysis.mazes', 'analysis.regret',
-    'analysis.page', 'analysis.report', 'analysis.__main__', 'analysis.episode',
-)  # fmt: skip
+    'types',
+    'errors',
+    'csv_columns',
+    'resources',
+    'cli',
+    'installed',
+    'find_runs',
+    'allocator',
+    'devices',
+    'disk',
+    'compiled',
+    'schedules',
+    'tensors',
+    'moments',
+    'optimizers',
+    'networks',
+    'posteriors',
+    'bonuses',
+    'acting',
+    'targets',
+    'replay',
+    'updates',
+    'learner',
+    'metrics',
+    'agent',
+    'checkpoint',
+    'environments.games',
+    'environments.vector',
+    'environments.digits',
+    'environments.atari',
+    'environments.mnist_maze',
+    'environments.deep_sea',
+    'environments.linear_mdp',
+    'environments.watched',
+    'environments',
+    'config',
+    'run_folder',
+    'runner',
+    'learnt',
+    'linear',
+    'linear.lsvi',
+    'linear.theorem',
+    'linear.agents',
+    'linear.regression',
+    'main',
+    'sweep',
+    'evaluate',
+    'analysis',
+    'analysis.load',
+    'analysis.scores',
+    'analysis.tables',
+    'analysis.figures',
+    'analysis.mazes',
+    'analysis.regret',
+    'analysis.page',
+    'analysis.report',
+    'analysis.__main__',
+    'analysis.episode',
+)
 # What knows nothing of how agents learn.
 APART = {
     'environments': {'environments', 'types', 'errors'},
-    'analysis': {'analysis', 'checkpoint', 'csv_columns', 'environments', 'types', 'errors',
-                 'find_runs', 'resources', 'disk', 'cli'},
+    'analysis': {
+        'analysis',
+        'checkpoint',
+        'csv_columns',
+        'environments',
+        'types',
+        'errors',
+        'find_runs',
+        'resources',
+        'disk',
+        'cli',
+    },
     'checkpoint': {'types', 'errors', 'disk'},
     'metrics': {'types', 'errors', 'disk'},
-    'analysis.episode': {'analysis', 'acting', 'bonuses', 'config', 'environments', 'errors',
-                         'installed', 'learnt', 'cli'},  # Which plays a game.
-}  # fmt: skip
+    'analysis.episode': {
+        'analysis',
+        'acting',
+        'bonuses',
+        'config',
+        'environments',
+        'errors',
+        'installed',
+        'learnt',
+        'cli',
+    },  # Which plays a game.
+}
 
 
 def modules():
@@ -75,9 +142,10 @@ def test_imports_run_one_way(name):
 
 def test_only_replay_imports_tf_agents():
     users = {
-        name for name, path in modules()
+        name
+        for name, path in modules()
         if any(full.partition('.')[0] == 'tf_agents' for full in imports_of(path))
-    }  # fmt: skip
+    }
     assert users == {'replay'}
 
 
@@ -85,9 +153,12 @@ def python(code):
     hidden = ('TF_USE_LEGACY_KERAS', 'PYTHONPATH')
     inherited = {key: value for key, value in os.environ.items() if key not in hidden}
     return subprocess.run(
-        [sys.executable, '-c', code], env=inherited, cwd=ROOT,
-        capture_output=True, text=True,
-    )  # fmt: skip
+        [sys.executable, '-c', code],
+        env=inherited,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
 
 
 def test_the_package_selects_keras_2_by_itself():

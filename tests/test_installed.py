@@ -55,35 +55,55 @@ def test_what_reads_a_run_folder_runs_nothing_of_it(gift, tmp_path, capsys):
 def test_a_command_in_its_own_process_refuses_too(gift, tmp_path):
     ended = subprocess.run(
         [sys.executable, '-m', 'ob2i_tf.evaluate', 'runs', '--out=games.csv'],
-        cwd=tmp_path, capture_output=True, text=True,
-    )  # fmt: skip
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
     assert ended.returncode == 1
     assert ended.stderr.splitlines()[-1] == f'error: {gift}: {REFUSED}'
     assert not (tmp_path / 'mark').exists()
 
 
-@pytest.mark.parametrize('flags', [
-    ['--allow_imports=runs.gift.payload'], ['--allow_imports=other, runs'],
-    ['--allow_imports=other', '--allow_imports=runs.gift'],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    'flags',
+    [
+        ['--allow_imports=runs.gift.payload'],
+        ['--allow_imports=other, runs'],
+        ['--allow_imports=other', '--allow_imports=runs.gift'],
+    ],
+)
 def test_what_the_user_names_is_imported(gift, tmp_path, capsys, flags):
     assert evaluate.main([str(gift), f'--out={tmp_path}/games.csv', *flags]) == 1
     assert 'make_environment.name is not bound' in capsys.readouterr().err  # It got that far.
     assert (tmp_path / 'mark').exists()
 
 
-@pytest.mark.parametrize('module', [
-    'numpy', 'google.protobuf.message', 'tf_agents.utils', 'ob2i_tf.linear.agents',
-])  # fmt: skip
+@pytest.mark.parametrize(
+    'module',
+    [
+        'numpy',
+        'google.protobuf.message',
+        'tf_agents.utils',
+        'ob2i_tf.linear.agents',
+    ],
+)
 def test_installed_modules_may_be_imported(module):
     assert installed.may_import(module)
 
 
-@pytest.mark.parametrize('module, path', [
-    ('yaml', 'yaml.py'), ('yaml.nodes', 'yaml/__init__.py'), ('google.own', 'google/own.py'),
-    ('numpy.own', 'numpy/own.py'), ('six.own', 'own.py'), ('loose', 'loose.py'),
-    ('nowhere', 'other.py'), ('__main__', 'other.py'),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    'module, path',
+    [
+        ('yaml', 'yaml.py'),
+        ('yaml.nodes', 'yaml/__init__.py'),
+        ('google.own', 'google/own.py'),
+        ('numpy.own', 'numpy/own.py'),
+        ('six.own', 'own.py'),
+        ('loose', 'loose.py'),
+        ('nowhere', 'other.py'),
+        ('__main__', 'other.py'),
+    ],
+)
 def test_files_in_the_working_folder_are_not_installed(module, path, gift, tmp_path, monkeypatch):
     """Not under the names of installed modules either, nor with what looks like a distribution."""
     monkeypatch.delitem(sys.modules, 'yaml', raising=False)

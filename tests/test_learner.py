@@ -17,10 +17,12 @@ def make_learner(num_actions=3, num_heads=4, stack=(84, 84, 4), network=None, **
     network = {'hidden_units': 16, 'conv_layers': ((8, 8, 8), (8, 4, 2)), **(network or {})}
     pair = [
         networks.build(
-            networks.MultiHeadQNetwork(num_actions, num_heads, seed=seed, **network), stack,
-            tf.uint8 if len(stack) == 3 else tf.float32)
+            networks.MultiHeadQNetwork(num_actions, num_heads, seed=seed, **network),
+            stack,
+            tf.uint8 if len(stack) == 3 else tf.float32,
+        )
         for seed in (1, 2)
-    ]  # fmt: skip
+    ]
     return QLearner(*pair, **keywords)
 
 
@@ -38,17 +40,22 @@ def make_batch(size=32, num_actions=3, num_heads=4, seed=0):
 def linear_batch(targets, weights=None, masks=None):
     """Two one-hot observations, action 1 at both, heads 2."""
     return types.Batch(
-        np.eye(2, dtype=np.float32), np.array([1, 1], np.int32), np.array(targets, np.float32),
+        np.eye(2, dtype=np.float32),
+        np.array([1, 1], np.int32),
+        np.array(targets, np.float32),
         np.ones(2, np.float32) if weights is None else np.array(weights, np.float32),
         np.ones((2, 2), np.float32) if masks is None else np.array(masks, np.float32),
-    )  # fmt: skip
+    )
 
 
 def linear_learner(**keywords):
     return make_learner(
-        2, 2, (2,), network={'conv_layers': (), 'hidden_units': 4, 'trunk_gradient_scale': 1.0},
+        2,
+        2,
+        (2,),
+        network={'conv_layers': (), 'hidden_units': 4, 'trunk_gradient_scale': 1.0},
         **keywords,
-    )  # fmt: skip
+    )
 
 
 def test_overfits_a_fixed_batch():
@@ -94,7 +101,7 @@ def test_rows_of_weight_0_do_not_count():
 def test_adam_and_clipping_against_numpy():
     learner = linear_learner(
         optimizer=adam(0.1, beta_1=0.8, beta_2=0.9, epsilon=1e-3), max_gradient_norm=0.5
-    )  # fmt: skip
+    )
     variables = learner.network.trainable_variables
     weights = [v.numpy().astype(np.float64) for v in variables]
     first, second = ([np.zeros_like(w) for w in weights] for _ in range(2))

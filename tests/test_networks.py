@@ -133,10 +133,18 @@ def flat(noise=None, seed=0, num_heads=3, **keywords):
     """Without a trunk: the 5 numbers of an observation are the features. 4 actions."""
     return networks.build(
         networks.MultiHeadQNetwork(
-            4, num_heads, hidden_units=6, conv_layers=(), trunk_gradient_scale=1.0, noise=noise,
-            seed=seed, **keywords),
-        (5,), tf.float32,
-    )  # fmt: skip
+            4,
+            num_heads,
+            hidden_units=6,
+            conv_layers=(),
+            trunk_gradient_scale=1.0,
+            noise=noise,
+            seed=seed,
+            **keywords,
+        ),
+        (5,),
+        tf.float32,
+    )
 
 
 def points(count=7, seed=0):
@@ -197,8 +205,9 @@ def test_the_seed_decides_the_noise(draw):
 def test_initial_values_of_noisy_layers(noise, bound, sigma):
     network = networks.build(
         networks.MultiHeadQNetwork(50, 4, hidden_units=300, conv_layers=(), noise=noise),
-        (20,), tf.float32,
-    )  # fmt: skip
+        (20,),
+        tf.float32,
+    )
     layers = (network.heads.hidden_layer, 20), (network.heads.output_layer, 300)
     for layer, fan_in in layers:
         for mean in (layer.kernel.numpy(), layer.bias.numpy()):
@@ -533,8 +542,9 @@ def test_heads_side_by_side_are_those_of_the_networks(each_small):
     q_values = network(x).numpy()
     assert q_values.shape == (7, 6, 4)
     for index, each in enumerate(network.networks):
-        np.testing.assert_allclose(q_values[:, 2 * index : 2 * index + 2], by_hand(each.heads, x),
-                                   atol=1e-5)  # fmt: skip
+        np.testing.assert_allclose(
+            q_values[:, 2 * index : 2 * index + 2], by_hand(each.heads, x), atol=1e-5
+        )
     assert np.ptp(q_values, axis=1).min() > 0
     np.testing.assert_array_equal(q_values, side_by_side()(x))
     assert np.abs(q_values - side_by_side(seed=1)(x)).min() > 0
@@ -641,8 +651,10 @@ def test_following_one_of_networks_side_by_side(each_small, noise):
     x, heads = points(4), np.array([5, 0, 3, 3], np.int32)
     q_values, where = network.following(x, heads, seed)
     np.testing.assert_allclose(
-        q_values.numpy()[np.arange(4), where], network(x, seed).numpy()[np.arange(4), heads],
-        atol=1e-5)  # fmt: skip
+        q_values.numpy()[np.arange(4), where],
+        network(x, seed).numpy()[np.arange(4), heads],
+        atol=1e-5,
+    )
 
 
 def test_impossible_choices_are_refused():
@@ -655,11 +667,14 @@ def test_impossible_choices_are_refused():
         networks.MultiHeadQNetwork(4, noise='normal')
 
 
-@pytest.mark.parametrize('layers, what', [
-    (((32, 8),), r'\(filters, kernel size, stride\) each, .* got \(32, 8\) in'),
-    (((32, 8, 0),), r'above 0, got \(32, 8, 0\)'),
-    (((32, 8, 4), (64, 8, 2)), r'cannot take observations of shape \(20, 20, 4\), as'),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    'layers, what',
+    [
+        (((32, 8),), r'\(filters, kernel size, stride\) each, .* got \(32, 8\) in'),
+        (((32, 8, 0),), r'above 0, got \(32, 8, 0\)'),
+        (((32, 8, 4), (64, 8, 2)), r'cannot take observations of shape \(20, 20, 4\), as'),
+    ],
+)
 def test_convolutions_that_are_none_or_do_not_fit_are_named(layers, what):
     with pytest.raises(ValueError, match=f'MultiHeadQNetwork.*{what}') as raised:
         networks.build(networks.MultiHeadQNetwork(2, conv_layers=layers), (20, 20, 4), tf.uint8)
@@ -667,10 +682,14 @@ def test_convolutions_that_are_none_or_do_not_fit_are_named(layers, what):
     assert 'Exception encountered' not in str(raised.value)  # Keras' reason, not its preface.
 
 
-@pytest.mark.parametrize('network, named', [
-    (LinearQNetwork, []), (networks.MultiHeadQNetwork, ['MultiHeadQNetwork.conv_layers']),
-    (networks.IndependentQNetworks, ['MultiHeadQNetwork.conv_layers']),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    'network, named',
+    [
+        (LinearQNetwork, []),
+        (networks.MultiHeadQNetwork, ['MultiHeadQNetwork.conv_layers']),
+        (networks.IndependentQNetworks, ['MultiHeadQNetwork.conv_layers']),
+    ],
+)
 def test_a_network_that_does_not_fit_names_only_bindings_that_exist(network, named):
     with pytest.raises(ValueError) as raised:
         networks.build(network(2), (4, 4, 4), tf.uint8)

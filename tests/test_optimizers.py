@@ -16,24 +16,31 @@ def learner_with(optimizer, **keywords):
     pair = [
         networks.build(
             networks.MultiHeadQNetwork(
-                2, 2, 4, conv_layers=(), trunk_gradient_scale=1.0, seed=seed),
-            (3,), tf.float32)
+                2, 2, 4, conv_layers=(), trunk_gradient_scale=1.0, seed=seed
+            ),
+            (3,),
+            tf.float32,
+        )
         for seed in (1, 2)
-    ]  # fmt: skip
+    ]
     return QLearner(*pair, optimizer=optimizer, **keywords)
 
 
 def batch_of(targets):
     return types.Batch(
-        ROWS, np.array([0, 1] * 3, np.int32), np.broadcast_to(targets, (6, 2)).astype(np.float32),
-        np.ones(6, np.float32), np.ones((6, 2), np.float32),
-    )  # fmt: skip
+        ROWS,
+        np.array([0, 1] * 3, np.int32),
+        np.broadcast_to(targets, (6, 2)).astype(np.float32),
+        np.ones(6, np.float32),
+        np.ones((6, 2), np.float32),
+    )
 
 
 def gradients_on(learner, batch):
     with tf.GradientTape() as tape:
-        q_values = tf.gather(learner.network(batch.observations), batch.actions, axis=2,
-                             batch_dims=1)  # fmt: skip
+        q_values = tf.gather(
+            learner.network(batch.observations), batch.actions, axis=2, batch_dims=1
+        )
         loss = tf.reduce_mean((batch.targets - q_values) ** 2)
     gradients = tape.gradient(loss, learner.network.trainable_variables)
     return [g.numpy().astype(np.float64) for g in gradients]
@@ -100,15 +107,18 @@ def test_gradients_are_clipped_only_by_a_norm(max_norm):
         )
 
 
-@pytest.mark.parametrize('optimizer, name, value, what', [
-    (optimizers.adam, 'learning_rate', -0.1, 'must not be negative, got -0.1'),
-    (optimizers.adam, 'epsilon', -1e-7, 'must not be negative, got -1e-07'),
-    (optimizers.adam, 'beta_1', 1.0, 'must not be negative and must be below 1, got 1.0'),
-    (optimizers.adam, 'beta_2', -0.1, 'must not be negative and must be below 1, got -0.1'),
-    (optimizers.rmsprop, 'learning_rate', -0.1, 'must not be negative, got -0.1'),
-    (optimizers.rmsprop, 'decay', 1.5, 'must be below 1, got 1.5'),
-    (optimizers.rmsprop, 'momentum', -0.5, 'must be below 1, got -0.5'),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    'optimizer, name, value, what',
+    [
+        (optimizers.adam, 'learning_rate', -0.1, 'must not be negative, got -0.1'),
+        (optimizers.adam, 'epsilon', -1e-7, 'must not be negative, got -1e-07'),
+        (optimizers.adam, 'beta_1', 1.0, 'must not be negative and must be below 1, got 1.0'),
+        (optimizers.adam, 'beta_2', -0.1, 'must not be negative and must be below 1, got -0.1'),
+        (optimizers.rmsprop, 'learning_rate', -0.1, 'must not be negative, got -0.1'),
+        (optimizers.rmsprop, 'decay', 1.5, 'must be below 1, got 1.5'),
+        (optimizers.rmsprop, 'momentum', -0.5, 'must be below 1, got -0.5'),
+    ],
+)
 def test_numbers_out_of_range_are_refused(optimizer, name, value, what):
     with pytest.raises(ValueError, match=rf'{optimizer.__name__}\.{name} .*{what}'):
         optimizer(**{name: value})

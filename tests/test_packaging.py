@@ -10,8 +10,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PARTS = ('LICENSE', 'MANIFEST.in', 'README.md', 'pyproject.toml', 'setup.py', 'gin', 'ob2i_tf',
-         'third_party')  # fmt: skip
+PARTS = (
+    'LICENSE',
+    'MANIFEST.in',
+    'README.md',
+    'pyproject.toml',
+    'setup.py',
+    'gin',
+    'ob2i_tf',
+    'third_party',
+)
 
 
 @pytest.fixture(scope='module')
@@ -23,10 +31,22 @@ def installed(tmp_path_factory):
         (shutil.copytree if path.is_dir() else shutil.copy)(path, source / name)
     folder = tmp_path_factory.mktemp('site')
     subprocess.run(
-        [sys.executable, '-m', 'pip', 'install', '--quiet', '--no-deps', '--no-build-isolation',
-         '--no-index', '--target', str(folder), str(source)],
-        check=True, capture_output=True,
-    )  # fmt: skip
+        [
+            sys.executable,
+            '-m',
+            'pip',
+            'install',
+            '--quiet',
+            '--no-deps',
+            '--no-build-isolation',
+            '--no-index',
+            '--target',
+            str(folder),
+            str(source),
+        ],
+        check=True,
+        capture_output=True,
+    )
     return folder
 
 
@@ -40,7 +60,8 @@ def run(installed, *arguments, cwd):
 
 def test_its_data_comes_along_and_nothing_shadows_gin(installed, tmp_path):
     done = run(
-        installed, '-c',
+        installed,
+        '-c',
         'import gin, ob2i_tf, os\n'
         'from ob2i_tf import config, resources\n'
         'gin.configurable\n'
@@ -48,7 +69,7 @@ def test_its_data_comes_along_and_nothing_shadows_gin(installed, tmp_path):
         'print(*config.available())\n'
         'print(os.path.isdir(os.path.join(resources.folder("third_party"), "published_scores")))',
         cwd=tmp_path,
-    )  # fmt: skip
+    )
     where, files, scores = done.stdout.splitlines()
     assert Path(where).is_relative_to(installed)
     assert files.split() == sorted(path.name for path in (ROOT / 'gin').glob('*.gin'))

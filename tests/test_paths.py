@@ -21,8 +21,14 @@ SHORTER = ('Runner.num_iterations = 1', *SHORT[1:])
 
 
 def command(base_dir, bindings=SHORT):
-    return [sys.executable, '-m', 'ob2i_tf.main', f'--gin_files={runs.GIN_FILE}',
-            f'--base_dir={base_dir}', *(f'--gin_bindings={b}' for b in bindings)]  # fmt: skip
+    return [
+        sys.executable,
+        '-m',
+        'ob2i_tf.main',
+        f'--gin_files={runs.GIN_FILE}',
+        f'--base_dir={base_dir}',
+        *(f'--gin_bindings={b}' for b in bindings),
+    ]
 
 
 def check_run(base_dir):
@@ -55,9 +61,11 @@ def test_a_locale_without_letters_like_those_of_a_path(tmp_path):
     base_dir = tmp_path / 'ü'
     for bindings in (SHORTER, SHORT):
         ended = subprocess.run(
-            command(base_dir, bindings), capture_output=True, text=True,
+            command(base_dir, bindings),
+            capture_output=True,
+            text=True,
             env={**os.environ, 'LC_ALL': 'C', 'PYTHONUTF8': '0'},
-        )  # fmt: skip
+        )
         assert ended.returncode == 0, ended.stderr
     assert 'Resuming in' in ended.stderr
     check_run(base_dir)
@@ -94,9 +102,11 @@ def test_the_home_folder_in_other_commands(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize('closed', [(2,), (0, 1, 2)])
 def test_closed_streams_leave_the_exit_status(tmp_path, arguments, status, closed):
     ended = subprocess.Popen(
-        command(tmp_path / 'run', arguments), stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
+        command(tmp_path / 'run', arguments),
+        stdout=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL,
         preexec_fn=lambda: [os.close(number) for number in closed],
-    )  # fmt: skip
+    )
     assert ended.wait() == status
     assert not status or not (tmp_path / 'run').exists()
 

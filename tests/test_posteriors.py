@@ -36,8 +36,17 @@ def with_biases(network):
     return network
 
 
-def step_of(observations, actions, discounts=GAMMA, episode_over=False, rewards=0.0, heads=0,
-            next_observations=None, agent_steps=0, warmup=False):  # fmt: skip
+def step_of(
+    observations,
+    actions,
+    discounts=GAMMA,
+    episode_over=False,
+    rewards=0.0,
+    heads=0,
+    next_observations=None,
+    agent_steps=0,
+    warmup=False,
+):
     count = len(actions)
 
     def column(x, dtype):
@@ -45,11 +54,17 @@ def step_of(observations, actions, discounts=GAMMA, episode_over=False, rewards=
 
     over = column(episode_over, bool)
     return types.Step(
-        np.asarray(observations, np.float32), np.asarray(actions, np.int32),
-        column(heads, np.int32), column(rewards, np.float32), column(discounts, np.float32),
+        np.asarray(observations, np.float32),
+        np.asarray(actions, np.int32),
+        column(heads, np.int32),
+        column(rewards, np.float32),
+        column(discounts, np.float32),
         np.asarray(observations if next_observations is None else next_observations, np.float32),
-        over, over, agent_steps, warmup,
-    )  # fmt: skip
+        over,
+        over,
+        agent_steps,
+        warmup,
+    )
 
 
 # UBE.
@@ -57,9 +72,10 @@ def step_of(observations, actions, discounts=GAMMA, episode_over=False, rewards=
 
 def build_ube(num_envs=1, network=None, **keywords):
     keywords = {
-        'optimizer': functools.partial(tf.keras.optimizers.legacy.SGD, 0.01), 'hidden_units': 5,
+        'optimizer': functools.partial(tf.keras.optimizers.legacy.SGD, 0.01),
+        'hidden_units': 5,
         **keywords,
-    }  # fmt: skip
+    }
     network = network or with_biases(build_network(1))
     return posteriors.UncertaintyBellmanPosterior(
         network, build_network(2), None, num_envs, 7, **keywords
@@ -172,9 +188,7 @@ def test_ube_learns_nu_of_a_single_terminal_transition_by_hand():
 @pytest.mark.parametrize('num_envs', [1, 2])
 @pytest.mark.parametrize('n_steps', [1, 3, 1000])
 def test_ube_against_loops(n_steps, num_envs):
-    posterior = build_ube(
-        num_envs, n_steps=n_steps, initial_variance=2.0, initial_output=0.7
-    )  # fmt: skip
+    posterior = build_ube(num_envs, n_steps=n_steps, initial_variance=2.0, initial_output=0.7)
     by_hand = UbeByHand(posterior, n_steps, mu=2.0)
     np.testing.assert_allclose(by_hand.weights[-1], [0.7, 0.7], rtol=1e-6)
     start = [weight.copy() for weight in by_hand.weights]
@@ -320,10 +334,12 @@ def filled_replay(transitions, seed=0):
         discounts[-1] *= index % 2
         replay.add_episode(
             types.Episode(
-                rng.normal(size=(6, SIZE)).astype(np.float32), rng.integers(ACTIONS, size=5),
-                rng.normal(size=5), discounts,
+                rng.normal(size=(6, SIZE)).astype(np.float32),
+                rng.integers(ACTIONS, size=5),
+                rng.normal(size=5),
+                discounts,
             )
-        )  # fmt: skip
+        )
     recorded, sample = [], replay.sample_transitions
 
     def record(*arguments):
@@ -358,9 +374,11 @@ def test_regression_posterior_is_the_closed_form(prior_variance, noise_variance)
     rng = np.random.default_rng(0)
     xs, ys = rng.normal(size=(3, 9, 4)), rng.normal(size=(3, 9))
     mean, covariance = posteriors.regression_posterior(
-        np.einsum('and,ane->ade', xs, xs), np.einsum('and,an->ad', xs, ys), prior_variance,
+        np.einsum('and,ane->ade', xs, xs),
+        np.einsum('and,an->ad', xs, ys),
+        prior_variance,
         noise_variance,
-    )  # fmt: skip
+    )
     for action in range(3):
         expected = regression_by_hand(xs[action], ys[action], prior_variance, noise_variance)
         np.testing.assert_allclose(mean[action], expected[0], rtol=1e-8)
@@ -379,14 +397,18 @@ def test_regression_posterior_finds_the_weights_that_made_the_data():
     np.testing.assert_allclose(np.diag(covariance[0]), 0.25 / 20_000, rtol=0.1)
 
 
-@pytest.mark.parametrize('transitions, asked, drawn', [(20, 12, [12]), (20, 500, [20]),
-                                                       (600, 300, [256, 44])])  # fmt: skip
+@pytest.mark.parametrize(
+    'transitions, asked, drawn', [(20, 12, [12]), (20, 500, [20]), (600, 300, [256, 44])]
+)
 def test_bayesian_regression_against_numpy(transitions, asked, drawn):
     replay, recorded = filled_replay(transitions, seed=2)
     posterior = build_bayesian(
-        replay, regression_period=1, regression_transitions=asked, prior_variance=0.8,
+        replay,
+        regression_period=1,
+        regression_transitions=asked,
+        prior_variance=0.8,
         noise_variance=0.3,
-    )  # fmt: skip
+    )
     networks_ = posterior.network, posterior.target_network
     old = networks_[1].heads.output_layer.kernel.numpy()[0]
     copy_target(posterior)
@@ -442,9 +464,14 @@ def check_standard_normal(draws):
 def test_bayesian_draws_have_the_posteriors_moments(covariance):
     replay, recorded = filled_replay(20)
     posterior = build_bayesian(
-        replay, regression_period=1, prior_variance=0.25, noise_variance=0.5,
-        covariance=covariance, sample_period=1, initial_std=2.0,
-    )  # fmt: skip
+        replay,
+        regression_period=1,
+        prior_variance=0.25,
+        noise_variance=0.5,
+        covariance=covariance,
+        sample_period=1,
+        initial_std=2.0,
+    )
     start = posterior.network.heads.output_layer.kernel.numpy()[0]
     np.testing.assert_array_equal(start, posterior.target_network.heads.output_layer.kernel[0])
     assert 0.7 < start.std() < 4
@@ -515,10 +542,13 @@ def test_gradients_leave_the_last_layer_of_bayesian_dqn_alone():
     for _ in range(3):
         learner.step(
             types.Batch(
-                rng.normal(size=(8, SIZE)).astype(np.float32), np.arange(8, dtype=np.int32) % 2,
-                np.ones((8, 1), np.float32), np.ones(8, np.float32), np.ones((8, 1), np.float32),
+                rng.normal(size=(8, SIZE)).astype(np.float32),
+                np.arange(8, dtype=np.int32) % 2,
+                np.ones((8, 1), np.float32),
+                np.ones(8, np.float32),
+                np.ones((8, 1), np.float32),
             )
-        )  # fmt: skip
+        )
     np.testing.assert_array_equal(layers[0].kernel, before[0])
     np.testing.assert_array_equal(layers[0].bias, np.zeros((1, ACTIONS, 1)))
     assert np.abs(layers[1].kernel - before[1]).max() > 0
@@ -558,9 +588,12 @@ def test_bayesian_dqn_refuses_settings_out_of_range():
 @pytest.fixture
 def small_networks():
     gin.parse_config(
-        ['MultiHeadQNetwork.hidden_units = 4', 'MultiHeadQNetwork.num_heads = 1',
-         'MultiHeadQNetwork.conv_layers = ()']
-    )  # fmt: skip
+        [
+            'MultiHeadQNetwork.hidden_units = 4',
+            'MultiHeadQNetwork.num_heads = 1',
+            'MultiHeadQNetwork.conv_layers = ()',
+        ]
+    )
     yield
     gin.clear_config()
 
@@ -581,9 +614,15 @@ def play_rewards(posterior, heads, rewards, warmup=False):
         observations = np.zeros((len(heads), SIZE))
         taken = getattr(posterior, 'steps_so_far', 0)
         posterior.observe(
-            step_of(observations, [0] * len(heads), heads=heads, rewards=row, agent_steps=taken,
-                    warmup=warmup)
-        )  # fmt: skip
+            step_of(
+                observations,
+                [0] * len(heads),
+                heads=heads,
+                rewards=row,
+                agent_steps=taken,
+                warmup=warmup,
+            )
+        )
         posterior.steps_so_far = taken + len(heads)
 
 

@@ -84,10 +84,15 @@ def train(folder, name, module, file):
     (folder / f'{name}.py').write_text(module)
     (folder / f'{name}.gin').write_text(file)
     process = start(
-        ['run_experiment.py', f'--gin_files={name}.gin', f'--base_dir={folder}/run',
-         *(f'--gin_bindings={binding} = {value}' for binding, value in SHORT.items())],
-        output=folder / 'stderr', cwd=folder,
-    )  # fmt: skip
+        [
+            'run_experiment.py',
+            f'--gin_files={name}.gin',
+            f'--base_dir={folder}/run',
+            *(f'--gin_bindings={binding} = {value}' for binding, value in SHORT.items()),
+        ],
+        output=folder / 'stderr',
+        cwd=folder,
+    )
     process.join(timeout=120)
     assert process.exitcode == 0, (folder / 'stderr').read_text()[-2000:]
     with open(folder / 'run' / 'train.csv', newline='') as table:

@@ -103,8 +103,12 @@ def _play(rng, history, episodes):
         stacks = np.array(stacks, np.int32)
         stacks = np.broadcast_to(stacks[:, None, None], (length + 1, *FRAME, history))
         episode = Episode(
-            frames[0], np.array(ids[:-1]), np.zeros(length), np.ones(length),
-            None if new_game else frames[1])  # fmt: skip
+            frames[0],
+            np.array(ids[:-1]),
+            np.zeros(length),
+            np.ones(length),
+            None if new_game else frames[1],
+        )
         yield episode, stacks[..., 0] if history == 1 else stacks
 
 
@@ -159,8 +163,9 @@ def test_what_is_added_comes_back():
         frames_before = frames.copy()
         frames[:] = 0  # The caller may go on to use his arrays.
         sampled = replay.sample_episode()
-        assert _equal(sampled, added._replace(observations=frames_before[2:],
-                                              context=frames_before[:2]))  # fmt: skip
+        assert _equal(
+            sampled, added._replace(observations=frames_before[2:], context=frames_before[:2])
+        )
         assert [x.dtype for x in sampled[:5]] == [dtype, np.int32, np.float32, np.float32, dtype]
         assert not sampled.observations.flags.writeable
         batch = replay.sample_transitions(4)
@@ -288,14 +293,20 @@ def _chi_square(counts, probabilities):
     return np.sum((counts - expected) ** 2 / expected)
 
 
-@pytest.mark.parametrize('groups, files, limit', [
-    ('0::/job/step\n', {'job/memory.max': 3, 'job/step/memory.max': 5, 'memory.max': 9}, 3),
-    ('0::/job/step\n', {'job/step/memory.max': 'max', 'other/memory.max': 2}, None),
-    ('0::/\n', {'memory.max': 4}, 4),
-    (None, {'memory.max': 4}, 4),
-    ('3:cpu:/x\n4:hugetlb,memory:/job:1\n0::/\n',
-     {'memory/job:1/memory.limit_in_bytes': 6, 'memory/x/memory.limit_in_bytes': 1}, 6),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    'groups, files, limit',
+    [
+        ('0::/job/step\n', {'job/memory.max': 3, 'job/step/memory.max': 5, 'memory.max': 9}, 3),
+        ('0::/job/step\n', {'job/step/memory.max': 'max', 'other/memory.max': 2}, None),
+        ('0::/\n', {'memory.max': 4}, 4),
+        (None, {'memory.max': 4}, 4),
+        (
+            '3:cpu:/x\n4:hugetlb,memory:/job:1\n0::/\n',
+            {'memory/job:1/memory.limit_in_bytes': 6, 'memory/x/memory.limit_in_bytes': 1},
+            6,
+        ),
+    ],
+)
 def test_memory_is_the_least_limit_of_the_control_groups(tmp_path, groups, files, limit):
     if groups is not None:
         (tmp_path / 'cgroup').write_text(groups)
@@ -472,8 +483,13 @@ def test_segments_are_plain_arrays_in_a_compressed_archive(tmp_path):
         assert np.array_equal(arrays['frames'][:5, 0, 0], [-1, 0, 1, 2, 3])
         assert arrays['steps']['action'].tolist()[:5] == [0, 1, 2, 1000, 1001]
     source = ast.parse(pathlib.Path(replay_lib.__file__).read_text())
-    allowed = [k.value.value for n in ast.walk(source) if isinstance(n, ast.Call)
-               for k in n.keywords if k.arg == 'allow_pickle']  # fmt: skip
+    allowed = [
+        k.value.value
+        for n in ast.walk(source)
+        if isinstance(n, ast.Call)
+        for k in n.keywords
+        if k.arg == 'allow_pickle'
+    ]
     assert allowed and not any(allowed)
 
 
@@ -719,7 +735,11 @@ def test_memory_is_that_of_the_frames(tmp_path):
     root = pathlib.Path(ob2i_tf.__file__).parents[1]
     output = subprocess.run(
         [sys.executable, '-W', 'ignore', '-c', MEMORY_SCRIPT, str(tmp_path)],
-        cwd=root, capture_output=True, text=True, check=True).stdout  # fmt: skip
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     report = json.loads(output.splitlines()[-1])
     assert report['full'] <= 0.18e9, report
     assert 0.4 * report['full'] < report['half'] < 0.65 * report['full'], report

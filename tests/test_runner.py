@@ -39,9 +39,11 @@ SETTINGS = {
 def arguments(base_dir, **settings):
     settings = {**SETTINGS, **{name.replace('__', '.'): v for name, v in settings.items()}}
     return [
-        'run_experiment.py', '--gin_files=ob2i_atari.gin', f'--base_dir={base_dir}',
+        'run_experiment.py',
+        '--gin_files=ob2i_atari.gin',
+        f'--base_dir={base_dir}',
         *(f'--gin_bindings={name} = {value}' for name, value in settings.items()),
-    ]  # fmt: skip
+    ]
 
 
 def run(base_dir, status=0, argv=None, largest_file_bytes=None, stop_at=None, **settings):
@@ -114,9 +116,17 @@ def lines_of(base_dir, name='episodes'):
 def test_files_of_a_run(straight):
     base_dir, output = straight
     assert {path.name for path in base_dir.iterdir()} == {
-        'config.gin', 'environment.json', 'train.csv', 'eval.csv', 'episodes.csv',
-        'eval_episodes.csv', 'checkpoints', 'replay', 'tensorboard', 'lock',
-    }  # fmt: skip
+        'config.gin',
+        'environment.json',
+        'train.csv',
+        'eval.csv',
+        'episodes.csv',
+        'eval_episodes.csv',
+        'checkpoints',
+        'replay',
+        'tensorboard',
+        'lock',
+    }
     with open(base_dir / 'train.csv', newline='') as file:
         train = list(csv.DictReader(file))
     assert tuple(train[0]) == csv_columns.TRAIN
@@ -182,9 +192,10 @@ def test_killed_within_an_iteration(straight, tmp_path):
     base_dir, _ = straight
     other = tmp_path / 'run'
     status = start_and_stop(
-        other, signal.SIGKILL,
+        other,
+        signal.SIGKILL,
         lambda: lines_of(other, 'train') > 2 and lines_of(other) > lines_of_checkpoint(other),
-    )  # fmt: skip
+    )
     assert status == -signal.SIGKILL
     run(other)
     assert all_rows(other) == all_rows(base_dir)
@@ -284,8 +295,10 @@ def test_a_damaged_checkpoint_is_skipped_with_a_warning(straight, tmp_path):
     (newest(other) / 'state.json').write_text('')  # Which a later save must not read.
     assert 'Skipping the damaged checkpoint' in run(other, status=143, stop_at=400)
     assert {p.name.partition('-')[0] for p in (other / 'checkpoints').iterdir()} == {
-        '000000000360', '000000000400', 'damaged',
-    }  # fmt: skip
+        '000000000360',
+        '000000000400',
+        'damaged',
+    }
     run(other)
     assert all_rows(other) == all_rows(base_dir)
 
@@ -324,9 +337,13 @@ def test_without_a_whole_checkpoint_the_run_stops(straight, tmp_path):
     for folder in (other / 'checkpoints').iterdir():
         (folder / 'state.json').write_text('')
     output = run(other, status=1)
-    assert output.strip().splitlines()[-1].startswith(
-        f'error: no checkpoint in {other}/checkpoints can be restored (the newest of 2: state.json '
-        'is not what was saved); '
+    assert (
+        output.strip()
+        .splitlines()[-1]
+        .startswith(
+            f'error: no checkpoint in {other}/checkpoints can be restored (the newest of 2: state.json '
+            'is not what was saved); '
+        )
     )
     assert all_rows(other) == before
 
@@ -350,10 +367,12 @@ def test_a_full_disk_ends_the_run_and_leaves_earlier_checkpoints_whole(
 
 def test_several_environments_learn_at_the_same_ratio_and_resume(tmp_path):
     settings = {
-        'Runner__num_envs': 4, 'Runner__evaluation_envs': 2,
-        'Runner__training_steps': 240, 'Runner__num_iterations': 2,
+        'Runner__num_envs': 4,
+        'Runner__evaluation_envs': 2,
+        'Runner__training_steps': 240,
+        'Runner__num_iterations': 2,
         'Agent__learning_starts': 180,  # By then each environment has ended a game.
-    }  # fmt: skip
+    }
     one, other = tmp_path / 'one', tmp_path / 'other'
     run(one, **settings)
     learner_steps = [line.split(',')[3] for line in rows(one, 'train')[1:]]
@@ -376,9 +395,16 @@ class TwoGames:
     def step(self, actions):
         self.steps += 1
         over = self.steps % np.array([2, 3]) == 0
-        return np.zeros(2), np.ones(2), over, over & False, {
-            'raw_rewards': np.ones(2), 'game_over': over,
-        }  # fmt: skip
+        return (
+            np.zeros(2),
+            np.ones(2),
+            over,
+            over & False,
+            {
+                'raw_rewards': np.ones(2),
+                'game_over': over,
+            },
+        )
 
 
 def test_the_head_of_an_evaluation_is_drawn_anew_for_each_game():
@@ -389,14 +415,19 @@ def test_the_head_of_an_evaluation_is_drawn_anew_for_each_game():
         return np.zeros(2, np.int32)
 
     stand_in = SimpleNamespace(
-        _evaluation_steps=14, _evaluation_envs=2, _evaluation_epsilon=0.0, _stop_signal=None,
-        _seed=0, _iteration=0, _evaluation_policy=SimpleNamespace(actions=actions),
+        _evaluation_steps=14,
+        _evaluation_envs=2,
+        _evaluation_epsilon=0.0,
+        _stop_signal=None,
+        _seed=0,
+        _iteration=0,
+        _evaluation_policy=SimpleNamespace(actions=actions),
         _environments=lambda name, count: contextlib.nullcontext(TwoGames()),
         _save_if_asked=lambda: None,
         _posterior=SimpleNamespace(
             evaluation_heads=lambda count, rng: np.array([next(heads) for _ in range(count)], int)
         ),
-    )  # fmt: skip
+    )
     games = runner.Runner._evaluate(stand_in)
     assert [game['episode_length'] for game in games] == [2, 3, 2, 2, 3]
     assert followed == [[0, 1], [0, 1], [2, 1], [2, 3], [4, 3], [4, 3], [5, 6]]
@@ -404,12 +435,24 @@ def test_the_head_of_an_evaluation_is_drawn_anew_for_each_game():
 
 def test_games_that_a_run_cannot_see_whole_are_told(caplog):
     sizes = SimpleNamespace(
-        _training_steps=250, _num_envs=4, _evaluation_steps=121, _evaluation_envs=2,
+        _training_steps=250,
+        _num_envs=4,
+        _evaluation_steps=121,
+        _evaluation_envs=2,
         _replay=SimpleNamespace(capacity_transitions=61),
-    )  # fmt: skip
-    for longest, told in ((60, []), (61, ['Evaluations count no game of more than 60']),
-                          (1000, ['Training cuts games off after 62', 'of more than 60',
-                                  'capacity_transitions = 61 ends the run'])):  # fmt: skip
+    )
+    for longest, told in (
+        (60, []),
+        (61, ['Evaluations count no game of more than 60']),
+        (
+            1000,
+            [
+                'Training cuts games off after 62',
+                'of more than 60',
+                'capacity_transitions = 61 ends the run',
+            ],
+        ),
+    ):
         caplog.clear()
         runner.Runner._warn_of_long_games(sizes, longest)
         messages = [record.getMessage() for record in caplog.records]
@@ -419,9 +462,11 @@ def test_games_that_a_run_cannot_see_whole_are_told(caplog):
 
 def test_xla_trains_and_a_profile_shows_the_phases(tmp_path):
     settings = {
-        'Runner__xla': "('acting', 'targets', 'gradient_step')", 'Runner__profile': '(0, 110)',
-        'Runner__num_iterations': 1, 'Runner__checkpoint_steps': 0,
-    }  # fmt: skip
+        'Runner__xla': "('acting', 'targets', 'gradient_step')",
+        'Runner__profile': '(0, 110)',
+        'Runner__num_iterations': 1,
+        'Runner__checkpoint_steps': 0,
+    }
     run(tmp_path / 'run', **settings)
     (row,) = csv.DictReader(open(tmp_path / 'run' / 'train.csv'))
     assert row['learner_steps'] == '15' and float(row['loss']) > 0
@@ -435,9 +480,14 @@ def test_xla_trains_and_a_profile_shows_the_phases(tmp_path):
 
 
 @pytest.mark.parametrize(
-    'name, value', [('xla', "('learner',)"), ('profile', '(5, 5)'), ('profile', '(3,)'),
-                    ('evaluation_epsilon', '5.0')]
-)  # fmt: skip
+    'name, value',
+    [
+        ('xla', "('learner',)"),
+        ('profile', '(5, 5)'),
+        ('profile', '(3,)'),
+        ('evaluation_epsilon', '5.0'),
+    ],
+)
 def test_nonsense_of_speed_is_refused(name, value, tmp_path):
     output = run(tmp_path / 'run', status=2, **{f'Runner__{name}': value})
     assert f'Runner.{name}' in output.splitlines()[-1] and value in output.splitlines()[-1]
@@ -460,9 +510,11 @@ def test_seeds_differ(straight, tmp_path):
 
 def test_the_shortest_run(tmp_path):
     output = run(
-        tmp_path / 'run', Runner__num_iterations=1, Runner__training_steps=50,
+        tmp_path / 'run',
+        Runner__num_iterations=1,
+        Runner__training_steps=50,
         Runner__evaluation_steps=30,
-    )  # fmt: skip
+    )
     assert 'No game ended within the 30 agent steps' in output
     (row,) = csv.DictReader(open(tmp_path / 'run' / 'train.csv'))
     assert row['agent_steps'] == '50' and row['learner_steps'] == '0' and row['loss'] == 'nan'
@@ -505,10 +557,15 @@ def test_nan_stops_the_run_and_keeps_the_last_good_checkpoint(straight, tmp_path
 
 def test_scores_are_raw_and_returns_are_clipped(tmp_path):
     run(
-        tmp_path / 'run', make_environment__name="'Q*Bert'", Runner__num_iterations=1,
-        make_environment__max_episode_frames=1200, Runner__training_steps=400,
-        Runner__evaluation_steps=400, Agent__learning_starts=390, Runner__evaluation_epsilon=1.0,
-    )  # fmt: skip
+        tmp_path / 'run',
+        make_environment__name="'Q*Bert'",
+        Runner__num_iterations=1,
+        make_environment__max_episode_frames=1200,
+        Runner__training_steps=400,
+        Runner__evaluation_steps=400,
+        Agent__learning_starts=390,
+        Runner__evaluation_epsilon=1.0,
+    )
     (train,) = csv.DictReader(open(tmp_path / 'run' / 'train.csv'))
     assert float(train['score_mean']) == 25 * float(train['return_mean']) > 0  # 25 points a cube.
     (evaluation,) = csv.DictReader(open(tmp_path / 'run' / 'eval.csv'))
@@ -541,12 +598,15 @@ def test_asking_for_the_commit_writes_nothing_into_the_checkout(tmp_path, monkey
     assert (tmp_path / '.git' / 'index').read_bytes() == before
 
 
-@pytest.mark.parametrize('name, value, what', [
-    ('posterior', '@EnsemblePosterior()', 'write @EnsemblePosterior, not @EnsemblePosterior()'),
-    ('evaluation_preferences', '@head_preferences()', 'write @head_preferences, not'),
-    ('posterior', '@UcbBonus', 'Runner.posterior must be what makes one'),
-    ('update', '@UcbBonus', 'Runner.update must be what makes one'),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    'name, value, what',
+    [
+        ('posterior', '@EnsemblePosterior()', 'write @EnsemblePosterior, not @EnsemblePosterior()'),
+        ('evaluation_preferences', '@head_preferences()', 'write @head_preferences, not'),
+        ('posterior', '@UcbBonus', 'Runner.posterior must be what makes one'),
+        ('update', '@UcbBonus', 'Runner.update must be what makes one'),
+    ],
+)
 def test_a_part_that_is_none_is_named(tmp_path, name, value, what):
     output = run(tmp_path / 'run', status=2, **{f'Runner__{name}': value})
     assert what in output.splitlines()[-1]

@@ -18,26 +18,34 @@ from ob2i_tf.errors import ConfigError
 from tests.faults import sweeps
 
 TINY = (
-    'Runner.num_iterations = 2', 'Runner.training_steps = 20', 'horizon = 10',
+    'Runner.num_iterations = 2',
+    'Runner.training_steps = 20',
+    'horizon = 10',
     'EpisodeReplay.capacity_transitions = 100',
-)  # fmt: skip
+)
 FILE = 'lsvi_epsilon_linear_mdp.gin'
 
 
 def test_trials_are_all_combinations_each_in_its_folder(tmp_path):
     made = sweep.trials(
-        ['ob2i_atari.gin', 'bebu_atari.gin'], tmp_path,
+        ['ob2i_atari.gin', 'bebu_atari.gin'],
+        tmp_path,
         [('linear.final', ['0.1', '0.0']), ('Agent.train_period', ['4', '8'])],
-        ['Q*Bert'], 3, ['Runner.num_envs = 2'],
-    )  # fmt: skip
+        ['Q*Bert'],
+        3,
+        ['Runner.num_envs = 2'],
+    )
     assert len(made) == len({trial.base_dir for trial in made}) == 2 * 2 * 2 * 3
     assert str(made[0].base_dir.relative_to(tmp_path)) == (
         'ob2i_atari/final=0.1/train_period=4/Q_Bert/seed0'
     )
     assert made[-1].bindings == (
-        'Runner.seed = 2', "make_environment.name = 'Q*Bert'", 'Runner.num_envs = 2',
-        'linear.final = 0.0', 'Agent.train_period = 8',
-    )  # fmt: skip
+        'Runner.seed = 2',
+        "make_environment.name = 'Q*Bert'",
+        'Runner.num_envs = 2',
+        'linear.final = 0.0',
+        'Agent.train_period = 8',
+    )
 
 
 @pytest.mark.parametrize('text', ['Agent.train_period', '= 1', 'a = 1,, 2', 'a ='])
@@ -53,11 +61,14 @@ def test_a_grid_has_values_of_every_kind(values):
     assert sweep.parse_grid('a.b = ' + ', '.join(values)) == ('a.b', values)
 
 
-@pytest.mark.parametrize('keywords, what', [
-    ({'grid': [('Runner.seed', ['5', '6'])]}, r'Runner.seed = 5 is bound, .* to 0'),
-    ({'bindings': ['Runner.seed = 7'], 'seeds': 2}, r'Runner.seed = 7 is bound, .* to 0'),
-    ({'bindings': ["make_environment.name = 'Pong'"], 'tasks': ['Alien']}, "'Pong' is bound"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    'keywords, what',
+    [
+        ({'grid': [('Runner.seed', ['5', '6'])]}, r'Runner.seed = 5 is bound, .* to 0'),
+        ({'bindings': ['Runner.seed = 7'], 'seeds': 2}, r'Runner.seed = 7 is bound, .* to 0'),
+        ({'bindings': ["make_environment.name = 'Pong'"], 'tasks': ['Alien']}, "'Pong' is bound"),
+    ],
+)
 def test_what_the_sweep_binds_itself_cannot_be_bound(tmp_path, keywords, what):
     with pytest.raises(ConfigError, match=what):
         sweep.trials(['ob2i_atari.gin'], tmp_path, **keywords)
@@ -212,8 +223,11 @@ def test_a_sweep_that_waits_for_another_one_can_be_stopped(tmp_path, number):
     trial = sweep.Trial(FILE, (), tmp_path / FILE.partition('.')[0] / 'seed0', 2)
     trial.base_dir.mkdir(parents=True)
     with contextlib.closing(disk.Lock(trial.base_dir)):  # As another sweep does.
-        command = [f'--gin_files={FILE}', f'--base_dir={tmp_path}',
-                   *(f'--gin_bindings={binding}' for binding in TINY)]  # fmt: skip
+        command = [
+            f'--gin_files={FILE}',
+            f'--base_dir={tmp_path}',
+            *(f'--gin_bindings={binding}' for binding in TINY),
+        ]
         waiting = subprocess.Popen(
             [sys.executable, '-m', 'ob2i_tf.sweep', *command], stdout=subprocess.PIPE, text=True
         )
@@ -276,8 +290,12 @@ def test_a_trial_whose_checkpoints_vanish_before_its_turn_does_not_start_over(tm
 
 def test_ray_runs_a_trial_and_a_second_time_nothing(tmp_path, capsys):
     ray = pytest.importorskip('ray')
-    command = [f'--gin_files={FILE}', f'--base_dir={tmp_path}', '--address=local',
-               *(f'--gin_bindings={binding}' for binding in TINY)]  # fmt: skip
+    command = [
+        f'--gin_files={FILE}',
+        f'--base_dir={tmp_path}',
+        '--address=local',
+        *(f'--gin_bindings={binding}' for binding in TINY),
+    ]
     try:
         assert sweep.main(command) == 0
     finally:

@@ -75,10 +75,13 @@ def episode(length, heads=3, num_actions=4, seed=0, terminal=True, ties=False):
     if terminal:
         discounts[-1] = 0
     return (
-        draw(length), discounts, rng.integers(num_actions, size=length).astype(np.int32),
-        draw(length, heads, num_actions), np.abs(draw(length)),
+        draw(length),
+        discounts,
+        rng.integers(num_actions, size=length).astype(np.int32),
+        draw(length, heads, num_actions),
+        np.abs(draw(length)),
         np.abs(draw(length, num_actions)),
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(scope='module', params=targets.GREEDY_READINGS)
@@ -89,11 +92,17 @@ def reading(request):
 
     @tf.function(
         input_signature=[
-            vector, vector, tf.TensorSpec([None], tf.int32),
-            tf.TensorSpec([None, None, None], tf.float32), vector,
-            tf.TensorSpec([None, None], tf.float32), count, count, count,
+            vector,
+            vector,
+            tf.TensorSpec([None], tf.int32),
+            tf.TensorSpec([None, None, None], tf.float32),
+            vector,
+            tf.TensorSpec([None, None], tf.float32),
+            count,
+            count,
+            count,
         ]
-    )  # fmt: skip
+    )
     def compiled(*arguments):
         *arrays, beta, alpha_1, alpha_2 = arguments
         return targets.backward_induction(
@@ -137,9 +146,17 @@ def test_without_diffusion_and_bonus_it_is_the_one_step_target(reading):
     greedy, _ = reading
     rewards, discounts, actions, next_q, reward_bonus, next_bonus = episode(40)
     y = targets.backward_induction(
-        rewards, discounts, actions, next_q, reward_bonus, next_bonus,
-        beta=0.0, alpha_1=0.0, alpha_2=0.0, greedy=greedy,
-    )  # fmt: skip
+        rewards,
+        discounts,
+        actions,
+        next_q,
+        reward_bonus,
+        next_bonus,
+        beta=0.0,
+        alpha_1=0.0,
+        alpha_2=0.0,
+        greedy=greedy,
+    )
     np.testing.assert_allclose(y, targets.one_step(rewards, discounts, next_q), atol=1e-6)
 
 
@@ -147,11 +164,18 @@ def test_without_diffusion_and_bonus_it_is_the_one_step_target(reading):
 def test_episodes_one_after_another_by_hand(greedy):
     """Two episodes of 2 and 1 transitions, both truncated; the values suit all readings."""
     y = targets.backward_induction(
-        rewards=[0.0, 1.0, 2.0], discounts=[0.5, 0.5, 0.5], actions=[0, 1, 0],
+        rewards=[0.0, 1.0, 2.0],
+        discounts=[0.5, 0.5, 0.5],
+        actions=[0, 1, 0],
         next_q=np.array([[[1.0, 3.0]], [[4.0, 2.0]], [[7.0, 8.0]]], np.float32),
-        reward_bonus=[0.1, 0.2, 0.3], next_bonus=[[0.3, 0.4], [0.6, 0.7], [0.8, 0.9]],
-        beta=0.5, alpha_1=1.0, alpha_2=1.0, greedy=greedy, last=[False, True, True],
-    )  # fmt: skip
+        reward_bonus=[0.1, 0.2, 0.3],
+        next_bonus=[[0.3, 0.4], [0.6, 0.7], [0.8, 0.9]],
+        beta=0.5,
+        alpha_1=1.0,
+        alpha_2=1.0,
+        greedy=greedy,
+        last=[False, True, True],
+    )
     second = 2 + 0.3 + 0.5 * (8 + 0.9)
     first_end = 1 + 0.2 + 0.5 * (4 + 0.6)  # The second episode's action 0 is no part of it.
     first_start = 0.1 + 0.5 * (0.5 * first_end + 0.5 * 3)
@@ -199,17 +223,29 @@ def test_ebu_takes_the_maximum_of_the_updated_column(greedy):
         np.testing.assert_allclose(y[:, k], expected, atol=1e-5)
 
 
-@pytest.mark.parametrize('greedy, expected', [
-    ('initial', [0.9] * 3 + [1000]), ('released', [729, 810, 900, 1000]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    'greedy, expected',
+    [
+        ('initial', [0.9] * 3 + [1000]),
+        ('released', [729, 810, 900, 1000]),
+    ],
+)
 def test_a_reward_goes_back_all_the_way_in_ebu_alone(greedy, expected):
     """Where the action that was taken looked the worse one."""
     next_q = np.tile(np.array([0.0, 1.0], np.float32), (4, 1, 1))
     nothing = np.zeros(4)
     y = targets.backward_induction(
-        [0, 0, 0, 1000], [0.9, 0.9, 0.9, 0], [0, 0, 0, 0], next_q, nothing, np.zeros((4, 2)),
-        beta=1.0, alpha_1=0.0, alpha_2=0.0, greedy=greedy,
-    )  # fmt: skip
+        [0, 0, 0, 1000],
+        [0.9, 0.9, 0.9, 0],
+        [0, 0, 0, 0],
+        next_q,
+        nothing,
+        np.zeros((4, 2)),
+        beta=1.0,
+        alpha_1=0.0,
+        alpha_2=0.0,
+        greedy=greedy,
+    )
     np.testing.assert_allclose(y[:, 0], expected, rtol=1e-6)
 
 
@@ -268,9 +304,14 @@ def test_mask_of_the_next_bonus_against_the_literal_loop(reading, mask_next_bonu
 )
 def test_one_head_by_hand_without_the_mask(greedy, first):
     y = targets.backward_induction(
-        **ONE_HEAD, actions=[0, 1, 0], beta=0.5, alpha_1=0.1, alpha_2=0.1, greedy=greedy,
+        **ONE_HEAD,
+        actions=[0, 1, 0],
+        beta=0.5,
+        alpha_1=0.1,
+        alpha_2=0.1,
+        greedy=greedy,
         mask_next_bonus=False,
-    )  # fmt: skip
+    )
     np.testing.assert_allclose(y[:, 0], [first, 0.7265, 1.03], rtol=0, atol=1e-6)
 
 

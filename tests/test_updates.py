@@ -21,9 +21,11 @@ def random_episode(rng, length, terminal=True):
     discounts[-1] *= not terminal
     return types.Episode(
         rng.integers(0, 256, (length + 1, 2, 2), dtype=np.uint8),
-        rng.integers(3, size=length, dtype=np.int32), rng.normal(size=length).astype(np.float32),
-        discounts, rng.integers(0, 256, (HISTORY - 1, 2, 2), dtype=np.uint8),
-    )  # fmt: skip
+        rng.integers(3, size=length, dtype=np.int32),
+        rng.normal(size=length).astype(np.float32),
+        discounts,
+        rng.integers(0, 256, (HISTORY - 1, 2, 2), dtype=np.uint8),
+    )
 
 
 def parts(num_heads=4, num_episodes=1, length=75):
@@ -36,9 +38,11 @@ def parts(num_heads=4, num_episodes=1, length=75):
     pair = [
         networks.build(
             networks.MultiHeadQNetwork(3, num_heads, 16, conv_layers=(), seed=seed),
-            (2, 2, HISTORY), tf.uint8)
+            (2, 2, HISTORY),
+            tf.uint8,
+        )
         for seed in (1, 2)
-    ]  # fmt: skip
+    ]
     return replay, *pair, episodes
 
 
@@ -55,9 +59,14 @@ def expected_targets(episode, network, target_network, **keywords):
     next_bonus = next_q.std(1)
     at_greedy = np.take_along_axis(next_bonus, next_q.argmax(-1), axis=1)
     return targets.backward_induction(
-        episode.rewards, episode.discounts, episode.actions, next_q, reward_bonus,
-        next_bonus / at_greedy.std(), **keywords,
-    )  # fmt: skip
+        episode.rewards,
+        episode.discounts,
+        episode.actions,
+        next_q,
+        reward_bonus,
+        next_bonus / at_greedy.std(),
+        **keywords,
+    )
 
 
 @pytest.mark.parametrize('states_per_pass', [7, 25, 256])
@@ -65,9 +74,13 @@ def test_an_episode_is_consumed_from_its_end(states_per_pass):
     replay, network, target_network, (episode,) = parts()
     weights = {'beta': 0.7, 'alpha_1': 0.3, 'alpha_2': 0.2, 'greedy': 'initial'}
     update = updates.EpisodicUpdate(
-        replay, network, target_network, bonus=bonuses.UcbBonus(),
-        states_per_pass=states_per_pass, **weights,
-    )  # fmt: skip
+        replay,
+        network,
+        target_network,
+        bonus=bonuses.UcbBonus(),
+        states_per_pass=states_per_pass,
+        **weights,
+    )
     y = expected_targets(episode, network, target_network, **weights)
     stacks = all_stacks(episode)
     for start, end in ((43, 75), (11, 43), (0, 11)):
@@ -162,26 +175,36 @@ def test_rows_of_a_tail_are_in_the_moments_that_divide_its_batch():
     replay, network, target_network, (episode, other) = two_episodes()
     weights = {'beta': 0.7, 'alpha_1': 0.3, 'alpha_2': 0.2, 'greedy': 'initial'}
     update = updates.EpisodicUpdate(
-        replay, network, target_network, tail='other_episode', **weights,
+        replay,
+        network,
+        target_network,
+        tail='other_episode',
+        **weights,
         bonus=bonuses.UcbBonus(normalize_reward_bonus=True, rows_at_a_time=32),
-    )  # fmt: skip
+    )
     rows = [(other, np.arange(17, 41)), (episode, np.arange(40))]  # As they are consumed: 64.
     q_values = [network(all_stacks(e)[t]).numpy() for e, t in rows]
     next_q = [target_network(all_stacks(e)[t + 1]).numpy() for e, t in rows]
     b = np.concatenate([q.std(1)[t - t[0], e.actions[t]] for q, (e, t) in zip(q_values, rows)])
-    at_greedy = np.concatenate(
-        [np.take_along_axis(q.std(1), q.argmax(-1), axis=1) for q in next_q]
-    )
+    at_greedy = np.concatenate([np.take_along_axis(q.std(1), q.argmax(-1), axis=1) for q in next_q])
     divisors = [
         np.where(np.arange(64) < 32, x.std(), x[32:].std()).astype(np.float32)
         for x in (b, at_greedy)
     ]
-    y = np.concatenate([
-        targets.backward_induction(
-            e.rewards[t], e.discounts[t], e.actions[t], q, (b / divisors[0])[its],
-            q.std(1) / divisors[1][its, None], **weights)
-        for (e, t), q, its in zip(rows, next_q, (slice(24), slice(24, 64)))
-    ])  # fmt: skip
+    y = np.concatenate(
+        [
+            targets.backward_induction(
+                e.rewards[t],
+                e.discounts[t],
+                e.actions[t],
+                q,
+                (b / divisors[0])[its],
+                q.std(1) / divisors[1][its, None],
+                **weights,
+            )
+            for (e, t), q, its in zip(rows, next_q, (slice(24), slice(24, 64)))
+        ]
+    )
     assert np.abs(divisors[0][0] / divisors[0][-1] - 1) > 0.05
     for part in (slice(32, 64), slice(32)):
         np.testing.assert_allclose(update.next_batch()[0].targets, y[part], atol=1e-5)
@@ -208,8 +231,10 @@ def test_an_episode_of_whole_batches_has_no_tail():
 
 def test_a_tail_changes_nothing_where_episodes_are_whole(caplog):
     for consumption, told, rows in (
-        ('pooled', True, 32), ('whole', True, 75), ('in_parts', False, 32)
-    ):  # fmt: skip
+        ('pooled', True, 32),
+        ('whole', True, 75),
+        ('in_parts', False, 32),
+    ):
         caplog.clear()
         update = updates.EpisodicUpdate(*parts()[:3], consumption=consumption, tail='other_episode')
         assert ('EpisodicUpdate.tail' in caplog.text) == told
@@ -247,20 +272,24 @@ class OwnBonus(bonuses.Bonus):
 
 
 @pytest.mark.parametrize('update', [updates.EpisodicUpdate, updates.TransitionUpdate])
-@pytest.mark.parametrize('give, what', [
-    (lambda n, a: (tf.zeros([n]), tf.zeros([n, a])), 'gives'),  # No means.
-    (lambda n, a: (tf.zeros([n]), tf.zeros([n, a]), 0.0), 'gives'),
-    (lambda n, a: (0.0, tf.zeros([n, a]), (0.0, 0.0)), 'gives'),
-    (lambda n, a: (tf.zeros([n]), tf.zeros([n]), (0.0, 0.0)), 'gives'),
-    (lambda n, a: tf.zeros([n]).nothing, 'ends in AttributeError'),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    'give, what',
+    [
+        (lambda n, a: (tf.zeros([n]), tf.zeros([n, a])), 'gives'),  # No means.
+        (lambda n, a: (tf.zeros([n]), tf.zeros([n, a]), 0.0), 'gives'),
+        (lambda n, a: (0.0, tf.zeros([n, a]), (0.0, 0.0)), 'gives'),
+        (lambda n, a: (tf.zeros([n]), tf.zeros([n]), (0.0, 0.0)), 'gives'),
+        (lambda n, a: tf.zeros([n]).nothing, 'ends in AttributeError'),
+    ],
+)
 def test_a_bonus_of_ones_own_is_tried_before_anything_runs(update, give, what):
     with pytest.raises(ConfigError, match=rf'{update.__name__}\.bonus has to map .*{what}'):
         update(*parts()[:3], bonus=OwnBonus(give), alpha_1=1.0)
     update(
-        *parts()[:3], alpha_1=1.0,
+        *parts()[:3],
+        alpha_1=1.0,
         bonus=OwnBonus(lambda n, a: (tf.zeros([n]), tf.zeros([n, a]), (0.0, 0.0))),
-    ).next_batch()  # fmt: skip
+    ).next_batch()
 
 
 def test_a_class_in_place_of_a_bonus_is_named():
@@ -288,9 +317,10 @@ def test_episodes_are_pooled_whole_but_for_the_last_one():
         np.testing.assert_array_equal(batch.weights, [1] * 50 + [0] * 6)
         for rows, start in ((slice(0, 20), 0), (slice(20, 40), 0), (slice(40, 50), 10)):
             (index,) = [
-                index for index, episode in enumerate(episodes)
+                index
+                for index, episode in enumerate(episodes)
                 if (all_stacks(episode)[start:20] == batch.observations[rows]).all()
-            ]  # fmt: skip
+            ]
             y = expected_targets(
                 episodes[index], network, target_network, beta=0.5, alpha_1=0, alpha_2=0
             )
@@ -310,9 +340,15 @@ def test_episodes_computed_together_are_as_computed_alone(greedy):
     truncated = [episode.discounts[-1] > 0 for episode in drawn]
     assert any(truncated[:-1]) and not all(truncated)  # Only these feel the episode behind them.
     update = updates.EpisodicUpdate(
-        replay, network, target_network, beta=0.7, alpha_1=0.3, alpha_2=0.2, greedy=greedy,
+        replay,
+        network,
+        target_network,
+        beta=0.7,
+        alpha_1=0.3,
+        alpha_2=0.2,
+        greedy=greedy,
         bonus=bonuses.UcbBonus(normalize_next_bonus=False),
-    )  # fmt: skip
+    )
     together, report = update._with_targets(drawn)
     alone = [update._with_targets([episode]) for episode in drawn]
     np.testing.assert_allclose(
@@ -352,9 +388,11 @@ def test_transition_update_is_the_one_step_target():
     batch, _ = update.next_batch()
     stacks = all_stacks(episode)
     y = targets.one_step(
-        episode.rewards, episode.discounts, target_network(stacks[1:]),
+        episode.rewards,
+        episode.discounts,
+        target_network(stacks[1:]),
         online_next_q=network(stacks[1:]),
-    ).numpy()  # fmt: skip
+    ).numpy()
     for row in range(32):
         (t,) = np.flatnonzero((stacks[:-1] == batch.observations[row]).all(axis=(1, 2, 3)))
         assert batch.actions[row] == episode.actions[t]
@@ -441,9 +479,12 @@ def test_unknown_choices_are_refused():
 def test_masks_are_splitmix64_by_id_and_head():
     """The known outputs for seed 1234567, over 2^64: .350, .174, .532, .249, .890."""
     outputs = [
-        6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431,
+        6457827717110365317,
+        3203168211198807973,
+        9817491932198370423,
+        4593380528125082431,
         16408922859458223821,
-    ]  # fmt: skip
+    ]
     for probability in (0.1, 0.2, 0.3, 0.4, 0.6, 0.9):
         expected = np.array([output / 2**64 < probability for output in outputs])
         masks = updates.bootstrap_masks(np.arange(5), 1, probability, 1234567)
@@ -465,9 +506,7 @@ def test_masks_are_independent_draws(probability):
         correlation = np.corrcoef(pair, rowvar=False)
         assert np.abs(correlation - np.eye(10)).max() < 5 / np.sqrt(40_000)
     counts = np.bincount(masks.sum(axis=1).astype(int), minlength=6) / 40_000
-    binomial = [
-        math.comb(5, n) * probability**n * (1 - probability) ** (5 - n) for n in range(6)
-    ]  # fmt: skip
+    binomial = [math.comb(5, n) * probability**n * (1 - probability) ** (5 - n) for n in range(6)]
     np.testing.assert_allclose(counts, binomial, atol=0.015)
 
 
@@ -617,9 +656,13 @@ def test_targets_over_several_steps_against_a_literal_loop(n_steps, double_q):
     for episode in episodes:
         replay.add_episode(episode)
     update = updates.TransitionUpdate(
-        replay, network, target_network, selector=lambda x, seed: selector(x),
-        double_q=double_q, n_steps=n_steps,
-    )  # fmt: skip
+        replay,
+        network,
+        target_network,
+        selector=lambda x, seed: selector(x),
+        double_q=double_q,
+        n_steps=n_steps,
+    )
     expected = {}
     for episode in episodes[1:]:
         y = n_step_targets(episode, target_network, n_steps, selector if double_q else None)
@@ -660,15 +703,22 @@ def test_double_q_without_a_selector_asks_the_online_network():
 def noisy_parts(length, **keywords):
     """Two noisy networks, and one episode of which all frames and rewards are the same."""
     replay = EpisodeReplay((4,), 1000, seed=3, observation_dtype=np.float32)
-    replay.add_episode(types.Episode(
-        np.ones((length + 1, 4), np.float32), np.zeros(length, np.int32),
-        np.zeros(length, np.float32), np.full(length, 0.5, np.float32)))  # fmt: skip
+    replay.add_episode(
+        types.Episode(
+            np.ones((length + 1, 4), np.float32),
+            np.zeros(length, np.int32),
+            np.zeros(length, np.float32),
+            np.full(length, 0.5, np.float32),
+        )
+    )
     pair = [
         networks.build(
             networks.MultiHeadQNetwork(3, 4, 8, conv_layers=(), seed=seed, **keywords),
-            (4,), tf.float32)
+            (4,),
+            tf.float32,
+        )
         for seed in (1, 2)
-    ]  # fmt: skip
+    ]
     return replay, *pair
 
 
@@ -679,9 +729,10 @@ def test_noise_is_drawn_once_for_all_targets_of_a_time_and_then_anew(name):
     def targets_of(seed):
         update = {
             'episodic': lambda: updates.EpisodicUpdate(
-                replay, *pair, beta=0.0, batch_size=24, states_per_pass=3, seed=seed),
+                replay, *pair, beta=0.0, batch_size=24, states_per_pass=3, seed=seed
+            ),
             'transitions': lambda: updates.TransitionUpdate(replay, *pair, seed=seed),
-        }[name]()  # fmt: skip
+        }[name]()
         return [update.next_batch()[0].targets for _ in range(3)]
 
     batches = targets_of(seed=1)
@@ -717,17 +768,26 @@ def test_networks_draw_noise_apart():
 @pytest.mark.parametrize('length', [5, 64, 75])
 @pytest.mark.parametrize(
     'update, rows_at_a_time',
-    [(updates.EpisodicUpdate, 0), (updates.TransitionUpdate, 0), (updates.TransitionUpdate, 10),
-     (functools.partial(updates.EpisodicUpdate, tail='other_episode'), 32)],
-)  # fmt: skip
+    [
+        (updates.EpisodicUpdate, 0),
+        (updates.TransitionUpdate, 0),
+        (updates.TransitionUpdate, 10),
+        (functools.partial(updates.EpisodicUpdate, tail='other_episode'), 32),
+    ],
+)
 def test_xla_computes_the_same_targets(update, rows_at_a_time, length):
     batches = []
     for xla in (False, True):
         replay, network, target_network, _ = parts(length=length)
         made = update(
-            replay, network, target_network, xla=xla, alpha_1=0.3, alpha_2=0.2,
+            replay,
+            network,
+            target_network,
+            xla=xla,
+            alpha_1=0.3,
+            alpha_2=0.2,
             bonus=bonuses.UcbBonus(rows_at_a_time=rows_at_a_time),
-        )  # fmt: skip
+        )
         batches.append(made.next_batch()[0])
     plain, compiled = batches
     assert compiled.targets.dtype == np.float32
@@ -749,10 +809,13 @@ def test_targets_of_a_network_in_bfloat16_are_float32():
     x = np.random.default_rng(0).integers(0, 256, (6, 20, 20, 4), dtype=np.uint8)
     trunk = {'conv_layers': ((8, 4, 2), (8, 3, 1)), 'hidden_units': 64}
     exact, rounded = (
-        networks.build(networks.MultiHeadQNetwork(3, 5, **trunk, precision=precision, seed=4),
-                       x.shape[1:], tf.uint8)
+        networks.build(
+            networks.MultiHeadQNetwork(3, 5, **trunk, precision=precision, seed=4),
+            x.shape[1:],
+            tf.uint8,
+        )
         for precision in networks.PRECISIONS
-    )  # fmt: skip
+    )
     assert {variable.dtype for variable in rounded.variables} == {tf.float32}
     values = [network(x) for network in (exact, rounded)]
     assert values[1].dtype == tf.float32
@@ -761,8 +824,14 @@ def test_targets_of_a_network_in_bfloat16_are_float32():
     replay = EpisodeReplay((20, 20), 100, history=4, seed=3)
     frames = np.random.default_rng(1).integers(0, 256, (11, 20, 20), dtype=np.uint8)
     replay.add_episode(
-        types.Episode(frames, np.zeros(10, np.int32), np.ones(10, np.float32),
-                      np.full(10, 0.99, np.float32), frames[:3]))  # fmt: skip
+        types.Episode(
+            frames,
+            np.zeros(10, np.int32),
+            np.ones(10, np.float32),
+            np.full(10, 0.99, np.float32),
+            frames[:3],
+        )
+    )
     targets_of = [
         updates.EpisodicUpdate(replay, network, network, beta=1.0).next_batch()[0].targets[:10]
         for network in (exact, rounded)

@@ -17,9 +17,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 ALLOCATOR = {
-    'MALLOC_MMAP_MAX_': '0', 'MALLOC_TRIM_THRESHOLD_': '8000000000',
-    'MALLOC_TOP_PAD_': '268435456', 'MALLOC_ARENA_MAX': '1',
-}  # fmt: skip
+    'MALLOC_MMAP_MAX_': '0',
+    'MALLOC_TRIM_THRESHOLD_': '8000000000',
+    'MALLOC_TOP_PAD_': '268435456',
+    'MALLOC_ARENA_MAX': '1',
+}
 
 
 def main():
@@ -34,9 +36,12 @@ def main():
         for name, python in scripts[:: 1 - 2 * (index % 2)]:
             done = subprocess.run(
                 [python, '-m', f'benchmarks.peers.{name}_step', str(arguments.seconds)],
-                cwd=ROOT, env={**os.environ, **ALLOCATOR}, check=True, capture_output=True,
+                cwd=ROOT,
+                env={**os.environ, **ALLOCATOR},
+                check=True,
+                capture_output=True,
                 text=True,
-            )  # fmt: skip
+            )
             *what, median = done.stdout.splitlines()[-1].split()
             medians[' '.join(what)].append(float(median))
             print(*what, median, file=sys.stderr, flush=True)

@@ -66,11 +66,12 @@ def main():
         return jnp.array(rng.uniform(-limit, limit, shape), jnp.float32), jnp.zeros(bias)
 
     parameters = {
-        'convs': [layer(size, size, inputs, filters, bias=filters)
-                  for filters, size, _, inputs in CONVS],
+        'convs': [
+            layer(size, size, inputs, filters, bias=filters) for filters, size, _, inputs in CONVS
+        ],
         'hidden': layer(3136, HEADS * UNITS, bias=HEADS * UNITS),
         'output': layer(HEADS, UNITS, ACTIONS, bias=(HEADS, ACTIONS)),
-    }  # fmt: skip
+    }
     zeros = jax.tree.map(jnp.zeros_like, parameters)
     state = (parameters, zeros, jax.tree.map(jnp.zeros_like, parameters), jnp.zeros(()))
     batch = (

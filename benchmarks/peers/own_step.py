@@ -23,9 +23,11 @@ def main():
     learner = QLearner(*pair)
     batch = types.Batch(
         rng.integers(0, 256, (32, 84, 84, 4), dtype=np.uint8),
-        rng.integers(4, size=32, dtype=np.int32), rng.normal(size=(32, 10)).astype(np.float32),
-        np.ones(32, np.float32), np.ones((32, 10), np.float32),
-    )  # fmt: skip
+        rng.integers(4, size=32, dtype=np.int32),
+        rng.normal(size=(32, 10)).astype(np.float32),
+        np.ones(32, np.float32),
+        np.ones((32, 10), np.float32),
+    )
     print(f'ob2i_tf {tf.__version__} {median_ms(lambda: learner.step(batch), float(sys.argv[1]))}')
 
 

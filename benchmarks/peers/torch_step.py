@@ -24,9 +24,14 @@ class QNetwork(nn.Module):
     def __init__(self):
         super().__init__()
         self.trunk = nn.Sequential(
-            nn.Conv2d(4, 32, 8, 4), nn.ReLU(), nn.Conv2d(32, 64, 4, 2), nn.ReLU(),
-            nn.Conv2d(64, 64, 3, 1), nn.ReLU(), nn.Flatten(),
-        )  # fmt: skip
+            nn.Conv2d(4, 32, 8, 4),
+            nn.ReLU(),
+            nn.Conv2d(32, 64, 4, 2),
+            nn.ReLU(),
+            nn.Conv2d(64, 64, 3, 1),
+            nn.ReLU(),
+            nn.Flatten(),
+        )
         self.hidden = nn.Linear(3136, HEADS * UNITS)
         self.output = nn.Parameter(0.05 * torch.randn(HEADS, UNITS, ACTIONS))
         self.bias = nn.Parameter(torch.zeros(HEADS, ACTIONS))

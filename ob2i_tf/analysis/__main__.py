@@ -20,16 +20,20 @@ def _parser():
         description='Tables, figures and a page of run folders beside the published results.',
     )
     parser.add_argument(
-        'runs', nargs='+', metavar='RUNS',
+        'runs',
+        nargs='+',
+        metavar='RUNS',
         help='a folder with run folders in it, at any depth; NAME=FOLDER gives all of them a name',
-    )  # fmt: skip
+    )
     parser.add_argument(
         '--out', required=True, type=os.path.expanduser, metavar='DIR', help='folder for the report'
     )
     parser.add_argument(
-        '--score', choices=('last', 'best'), default='last',
+        '--score',
+        choices=('last', 'best'),
+        default='last',
         help='which evaluation of a run is its score in tables and figures (default: last)',
-    )  # fmt: skip
+    )
     parser.add_argument(
         '--method', help='whose relative scores are drawn (default: OB2I, else the first)'
     )

@@ -104,12 +104,17 @@ def record(run, seed=0, max_steps=3000, allow_imports=()) -> Recording:
     return Recording(
         f'{config.value("make_environment.name")}, {run}, {learnt.agent_steps:,} agent steps',
         names or [str(action) for action in range(q_values.shape[-1])],
-        steps['frames'], actions, np.array(steps['random']), np.array(steps['rewards']), q_values,
+        steps['frames'],
+        actions,
+        np.array(steps['random']),
+        np.array(steps['rewards']),
+        q_values,
         acting.vote_preferences(q_values).numpy().astype(int),
         bonuses.ensemble_std(q_values).numpy()[np.arange(len(actions)), actions],
         np.array(steps['cells']) if maze is not None else None,
-        maze.walls if maze is not None else None, finished,
-    )  # fmt: skip
+        maze.walls if maze is not None else None,
+        finished,
+    )
 
 
 def _maze(env):
@@ -159,8 +164,15 @@ def figure(recording, steps):
         axis.plot(recording.bonuses, color=figures.COLOURS[0], lw=0.9)
         for number, step in enumerate(steps, 1):
             axis.plot(step, recording.bonuses[step], 'o', ms=4, color=figures.COLOURS[1])
-            axis.annotate(str(number), (step, recording.bonuses[step]), (0, 4), ha='center',
-                          textcoords='offset points', fontsize=8.5, fontweight='bold')  # fmt: skip
+            axis.annotate(
+                str(number),
+                (step, recording.bonuses[step]),
+                (0, 4),
+                ha='center',
+                textcoords='offset points',
+                fontsize=8.5,
+                fontweight='bold',
+            )
         axis.margins(x=0.01, y=0.15)
         axis.set_xlabel('agent step')
         axis.set_ylabel('UCB-bonus')
@@ -170,10 +182,12 @@ def figure(recording, steps):
             panel.set_title(f'{number}: step {step}')
             panel.set_axis_off()
         return figures.rendered(
-            'bonus', 'UCB-bonus of a game',
+            'bonus',
+            'UCB-bonus of a game',
             f'{recording.title}. {len(recording.actions)} steps, score {recording.rewards.sum():g}.'
-            ' Spikes are numbered; below are their frames.', drawn,
-        )  # fmt: skip
+            ' Spikes are numbered; below are their frames.',
+            drawn,
+        )
 
 
 def bonus_map(recording):
@@ -202,17 +216,19 @@ def maze_figure(recording):
         left.plot(path[:, 1], path[:, 0], '-', color=figures.COLOURS[0], lw=0.9, marker='.', ms=2)
         left.text(0, 0, 'S', ha='center', va='center', fontweight='bold', color=figures.COLOURS[1])
         goal = recording.walls.shape[0] - 1
-        left.text(goal, goal, 'G', ha='center', va='center', fontweight='bold',
-                  color=figures.COLOURS[1])  # fmt: skip
+        left.text(
+            goal, goal, 'G', ha='center', va='center', fontweight='bold', color=figures.COLOURS[1]
+        )
         left.set_title(f'path, {len(recording.actions)} steps')
         shown = right.imshow(bonus_map(recording), cmap='viridis', vmin=0, vmax=1)
         right.set_title('UCB-bonus along it, largest of each cell')
         drawn.colorbar(shown, ax=right, shrink=0.85, label='share of the largest')
         return figures.rendered(
-            'bonus_map', 'UCB-bonus over the maze',
+            'bonus_map',
+            'UCB-bonus over the maze',
             f'{recording.title}. Walls are dark; the largest bonus is {recording.bonuses.max():g}.',
             drawn,
-        )  # fmt: skip
+        )
 
 
 # The video.
@@ -231,9 +247,13 @@ def video(recording, steps, path, max_frames=500):
 
     stride = -(-len(recording.frames) // max_frames)
     width, height, strip = 252, 252, 84
-    x, y = (_scaled(v, lo, hi) for v, lo, hi in (
-        (np.arange(len(recording.bonuses)), 6, width - 6),
-        (recording.bonuses, height + strip - 8, height + 8)))  # fmt: skip
+    x, y = (
+        _scaled(v, lo, hi)
+        for v, lo, hi in (
+            (np.arange(len(recording.bonuses)), 6, width - 6),
+            (recording.bonuses, height + strip - 8, height + 8),
+        )
+    )
     background = Image.new('RGB', (width, height + strip), 'white')
     draw = ImageDraw.Draw(background)
     if len(x) > 1:
@@ -288,13 +308,15 @@ def viewer(recording, steps, pictures) -> str:
         'random': recording.random.astype(int).tolist(),
         'rewards': recording.rewards.tolist(),
         'bonuses': [float(f'{value:.5g}') for value in recording.bonuses],
-        'q': [[[float(f'{value:.4g}') for value in head] for head in step]
-              for step in recording.q_values],
+        'q': [
+            [[float(f'{value:.4g}') for value in head] for head in step]
+            for step in recording.q_values
+        ],
         'votes': recording.votes.tolist(),
         'spikes': steps,
         'cells': None if recording.cells is None else recording.cells.tolist(),
         'frames': [_data_url(frame) for frame in recording.frames],
-    }  # fmt: skip
+    }
     text = json.dumps(data, separators=(',', ':')).replace('<', '\\u003c')
     heads = recording.q_values.shape[1]
     facts = (
@@ -306,10 +328,15 @@ def viewer(recording, steps, pictures) -> str:
         f'<figure><div class="wide">{figures.inline_svg(f)}</div></figure>' for f in pictures
     )
     sections = [
-        ('player', '', html.escape(f'{recording.title}: {facts}.').join(('<p>', '</p>'))
-         + _PLAYER + f'<script type="application/json" id="data">{text}</script>'),
+        (
+            'player',
+            '',
+            html.escape(f'{recording.title}: {facts}.').join(('<p>', '</p>'))
+            + _PLAYER
+            + f'<script type="application/json" id="data">{text}</script>',
+        ),
         ('figure', '', shown),
-    ]  # fmt: skip
+    ]
     return page.page('The UCB-bonus of a game', sections, _STYLE, _SCRIPT)
 
 
@@ -481,9 +508,12 @@ def main(argv=None):
     )
     parser.add_argument('run', type=os.path.expanduser, metavar='RUN', help='a run folder')
     parser.add_argument(
-        '--out', required=True, type=os.path.expanduser, metavar='DIR',
+        '--out',
+        required=True,
+        type=os.path.expanduser,
+        metavar='DIR',
         help='folder for the viewer',
-    )  # fmt: skip
+    )
     parser.add_argument('--seed', type=int, default=0, help='of the game (default: 0)')
     parser.add_argument(
         '--max_steps', type=int, default=3000, help='agent steps at most (default: 3000)'
@@ -493,9 +523,7 @@ def main(argv=None):
     if arguments.max_steps < 1 or arguments.seed < 0:
         parser.error('--max_steps must be at least 1 and --seed at least 0')
     try:
-        game = record(
-            arguments.run, arguments.seed, arguments.max_steps, arguments.allow_imports
-        )
+        game = record(arguments.run, arguments.seed, arguments.max_steps, arguments.allow_imports)
         path = write(game, arguments.out)
     except ModuleNotFoundError as error:
         print('error:', missing_package(error, 'analysis'), file=sys.stderr)

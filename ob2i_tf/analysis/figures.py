@@ -29,20 +29,48 @@ INK = '#1a1c1f'
 # Okabe and Ito's colours, dark enough for lines on white and light enough for lines on black.
 COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#B8860B', '#3A9BDC', '#7F7F7F', '#8C564B')
 MARKERS = 'osD^vPX*'
-DASHES = ('-', (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)), (0, (9, 2)),
-          (0, (3, 1, 1, 1, 1, 1)), (0, (2, 3)), (0, (7, 3, 2, 3)))  # fmt: skip
+DASHES = (
+    '-',
+    (0, (5, 1.5)),
+    (0, (1.5, 1.2)),
+    (0, (6, 1.5, 1.5, 1.5)),
+    (0, (9, 2)),
+    (0, (3, 1, 1, 1, 1, 1)),
+    (0, (2, 3)),
+    (0, (7, 3, 2, 3)),
+)
 PANELS = 12  # Of a page of curves, at most.
 FEWEST_POINTS = 3  # Games, of a scatter.
 STYLE = {
-    'font.size': 9, 'axes.titlesize': 9, 'axes.labelsize': 9, 'legend.fontsize': 8.5,
-    'xtick.labelsize': 8, 'ytick.labelsize': 8, 'axes.spines.top': False,
-    'axes.spines.right': False, 'axes.linewidth': 0.8, 'legend.frameon': False,
-    'svg.fonttype': 'none', 'svg.hashsalt': 'ob2i_tf', 'font.family': 'DejaVu Sans',
+    'font.size': 9,
+    'axes.titlesize': 9,
+    'axes.labelsize': 9,
+    'legend.fontsize': 8.5,
+    'xtick.labelsize': 8,
+    'ytick.labelsize': 8,
+    'axes.spines.top': False,
+    'axes.spines.right': False,
+    'axes.linewidth': 0.8,
+    'legend.frameon': False,
+    'svg.fonttype': 'none',
+    'svg.hashsalt': 'ob2i_tf',
+    'font.family': 'DejaVu Sans',
     'text.parse_math': False,  # Methods may have any name.
-    'savefig.dpi': 150, 'figure.dpi': 100, 'path.simplify': True,
-    **{name: INK for name in ('text.color', 'axes.edgecolor', 'axes.labelcolor', 'xtick.color',
-                              'ytick.color', 'axes.titlecolor')},
-}  # fmt: skip
+    'savefig.dpi': 150,
+    'figure.dpi': 100,
+    'path.simplify': True,
+    **{
+        name: INK
+        for name in (
+            'text.color',
+            'axes.edgecolor',
+            'axes.labelcolor',
+            'xtick.color',
+            'ytick.color',
+            'axes.titlecolor',
+        )
+    },
+}
 
 
 class Figure(NamedTuple):
@@ -150,8 +178,9 @@ def interval_of_mean(curves, draws=1000):
 def grid(count):
     columns = min(3, count)
     rows = -(-count // columns)
-    figure, axes = plt.subplots(rows, columns, figsize=(7.65, 2.0 * rows + 0.3), squeeze=False,
-                                layout='constrained')  # fmt: skip
+    figure, axes = plt.subplots(
+        rows, columns, figsize=(7.65, 2.0 * rows + 0.3), squeeze=False, layout='constrained'
+    )
     for axis in axes.flat[count:]:
         axis.axis('off')
     return figure, list(axes.flat[:count])
@@ -163,8 +192,13 @@ def legend(figure, lines):
     columns = int(characters / (max(map(len, names)) + 8))  # A name and its line.
     columns = min(4, len(names), max(1, columns))
     figure.set_figheight(figure.get_figheight() + 0.18 * -(-len(names) // columns))
-    figure.legend([lines[n] for n in names], names, loc='outside lower center', ncols=columns,
-                  handlelength=3.2)  # fmt: skip
+    figure.legend(
+        [lines[n] for n in names],
+        names,
+        loc='outside lower center',
+        ncols=columns,
+        handlelength=3.2,
+    )
 
 
 def _panels(runs, table, column, known, name, title, caption, ylabel) -> List[Figure]:
@@ -189,8 +223,9 @@ def _panels(runs, table, column, known, name, title, caption, ylabel) -> List[Fi
                     for seed in curves:
                         seen = curves[seed].dropna()
                         axis.plot(seen.index, seen, color=look[method]['color'], lw=0.5, alpha=0.45)
-                    axis.fill_between(curves.index, low, high, color=look[method]['color'],
-                                      alpha=0.18, lw=0)  # fmt: skip
+                    axis.fill_between(
+                        curves.index, low, high, color=look[method]['color'], alpha=0.18, lw=0
+                    )
                     marker = {'marker': 'o', 'ms': 3} if len(mean) < 3 else {}
                     (lines[method],) = axis.plot(
                         curves.index, mean, lw=1.6, **look[method], **marker
@@ -206,10 +241,14 @@ def _panels(runs, table, column, known, name, title, caption, ylabel) -> List[Fi
             figure.supylabel(ylabel, fontsize=9)
             legend(figure, lines)
             several = len(pages) > 1
-            figures.append(rendered(
-                f'{name}_{number}' if several else name,
-                f'{title}, page {number} of {len(pages)}' if several else title, caption, figure,
-            ))  # fmt: skip
+            figures.append(
+                rendered(
+                    f'{name}_{number}' if several else name,
+                    f'{title}, page {number} of {len(pages)}' if several else title,
+                    caption,
+                    figure,
+                )
+            )
     return figures
 
 
@@ -226,14 +265,29 @@ def _end_points(axis, known, game):
     for method, marker in zip(known.paper, MARKERS):
         if near[method]:
             lines[f'{method}, paper at 20M'] = axis.scatter(
-                right, published[method], marker=marker, s=16, facecolor='none',
-                edgecolor=INK, lw=0.8, clip_on=False, zorder=3)  # fmt: skip
+                right,
+                published[method],
+                marker=marker,
+                s=16,
+                facecolor='none',
+                edgecolor=INK,
+                lw=0.8,
+                clip_on=False,
+                zorder=3,
+            )
     far = published[~near]
     if len(far):
         bounds = ' to '.join(dict.fromkeys(short(value) for value in (far.min(), far.max())))
         where = 'above' if far.min() > high else 'below' if far.max() < low else 'beyond'
-        axis.text(0.98, 0.98, f'paper, {where}: {bounds}', transform=axis.transAxes,
-                  ha='right', va='top', fontsize=7)  # fmt: skip
+        axis.text(
+            0.98,
+            0.98,
+            f'paper, {where}: {bounds}',
+            transform=axis.transAxes,
+            ha='right',
+            va='top',
+            fontsize=7,
+        )
     low, high = axis.get_ylim()  # Before the lines: human play may be far above everything.
     margin = 0.03 * (high - low)
     lines['human'] = axis.axhline(known.human[game], color=INK, lw=0.7, ls=(0, (1, 2)))
@@ -244,22 +298,31 @@ def _end_points(axis, known, game):
 
 def learning_curves(runs, known) -> List[Figure]:
     return _panels(
-        runs, 'eval', 'score_mean', known, 'learning_curves', 'Learning curves',
+        runs,
+        'eval',
+        'score_mean',
+        known,
+        'learning_curves',
+        'Learning curves',
         'Evaluation score over training frames. Thin: seeds. Thick: their mean, with its 95% '
         'bootstrap interval where there are two seeds. Marks at the right edge: published scores '
         'at 20M frames, wherever the runs end; in the corner those that lie far off.',
         'evaluation score',
-    )  # fmt: skip
+    )
 
 
 def mean_bonus(runs) -> List[Figure]:
     """The mean UCB-bonus in the learning process (paper, its figure of the same name)."""
     return _panels(
-        [run for run in runs if (run.train['bonus_mean'] > 0).any()], 'train', 'bonus_mean', None,
-        'mean_bonus', 'Mean bonus over training',
+        [run for run in runs if (run.train['bonus_mean'] > 0).any()],
+        'train',
+        'bonus_mean',
+        None,
+        'mean_bonus',
+        'Mean bonus over training',
         'Mean of the bonus B of drawn episodes over training frames; thin lines are seeds.',
         'mean bonus',
-    )  # fmt: skip
+    )
 
 
 def relative_scores(mine, baseline, known, method, against, name) -> List[Figure]:
@@ -278,12 +341,22 @@ def relative_scores(mine, baseline, known, method, against, name) -> List[Figure
     with style():
         figure, axis = plt.subplots(figsize=(6.3, 0.17 * len(relative) + 1.1), layout='constrained')
         better = relative > 0
-        axis.barh(range(len(relative)), relative, height=0.72,
-                  color=np.where(better, COLOURS[0], COLOURS[1]))  # fmt: skip
+        axis.barh(
+            range(len(relative)),
+            relative,
+            height=0.72,
+            color=np.where(better, COLOURS[0], COLOURS[1]),
+        )
         for i, value in enumerate(relative):
-            axis.annotate(f'{value:+.1f}', (value, i), (3 if value >= 0 else -3, 0),
-                          textcoords='offset points', va='center', fontsize=7,
-                          ha='left' if value >= 0 else 'right')  # fmt: skip
+            axis.annotate(
+                f'{value:+.1f}',
+                (value, i),
+                (3 if value >= 0 else -3, 0),
+                textcoords='offset points',
+                va='center',
+                fontsize=7,
+                ha='left' if value >= 0 else 'right',
+            )
         axis.set_yticks(range(len(relative)), relative.index, fontsize=7.5)
         axis.set_ylim(-0.7, len(relative) - 0.3)
         axis.axvline(0, color=INK, lw=0.8)
@@ -293,11 +366,15 @@ def relative_scores(mine, baseline, known, method, against, name) -> List[Figure
         axis.set_title(_heading(method, against))
         axis.set_xlabel('relative score, % (linear to 10, then log)')
         counts = int(better.sum()), int((relative == 0).sum()), int((relative < 0).sum())
-        return [rendered(
-            name, f'{method} against {against}',
-            '(score - baseline) / (max(human, baseline) - random) in percent. Of '
-            f'{len(relative)}: {counts[0]} above, {counts[1]} equal, {counts[2]} below.', figure,
-        )]  # fmt: skip
+        return [
+            rendered(
+                name,
+                f'{method} against {against}',
+                '(score - baseline) / (max(human, baseline) - random) in percent. Of '
+                f'{len(relative)}: {counts[0]} above, {counts[1]} equal, {counts[2]} below.',
+                figure,
+            )
+        ]
 
 
 def episode_length(runs, mine, baseline, known, method, against, name) -> List[Figure]:
@@ -306,8 +383,11 @@ def episode_length(runs, mine, baseline, known, method, against, name) -> List[F
     for run in runs:
         if run.method == method:
             last = run.games.loc[run.games['iteration'] == run.games['iteration'].max(), 'length']
-            source = last.dropna() if last.notna().any() else (
-                run.train['episode_length_mean'].dropna().iloc[-1:])  # fmt: skip
+            source = (
+                last.dropna()
+                if last.notna().any()
+                else (run.train['episode_length_mean'].dropna().iloc[-1:])
+            )
             if len(source):
                 lengths.setdefault(run.game, []).append(source.mean())
     relative = scores.relative_score(mine, baseline, known.random, known.human)
@@ -320,11 +400,17 @@ def episode_length(runs, mine, baseline, known, method, against, name) -> List[F
         figure, axis = plt.subplots(figsize=(6.3, 4.2), layout='constrained')
         above = points['score'] > 0
         for mask, colour, marker in ((above, COLOURS[0], 'o'), (~above, COLOURS[1], 'v')):
-            axis.scatter(points['length'][mask], 100 * points['score'][mask], s=22, color=colour,
-                         marker=marker)  # fmt: skip
+            axis.scatter(
+                points['length'][mask],
+                100 * points['score'][mask],
+                s=22,
+                color=colour,
+                marker=marker,
+            )
         for game, (length, score) in points[points['score'].abs() > 0.05].iterrows():
-            axis.annotate(game, (length, 100 * score), (3, 3), textcoords='offset points',
-                          fontsize=6.5)  # fmt: skip
+            axis.annotate(
+                game, (length, 100 * score), (3, 3), textcoords='offset points', fontsize=6.5
+            )
         axis.axhline(0, color=INK, lw=0.8)
         axis.set_xscale('log')
         axis.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
@@ -336,11 +422,15 @@ def episode_length(runs, mine, baseline, known, method, against, name) -> List[F
         axis.set_title(_heading(method, against))
         axis.set_xlabel('mean length of an evaluation game, agent steps')
         axis.set_ylabel('relative score, %')
-        return [rendered(
-            name, f'Episode length and relative score: {method} against {against}',
-            'A point a game, named where it is further than 5% from 0. The paper finds its method '
-            'weak where games are short.', figure,
-        )]  # fmt: skip
+        return [
+            rendered(
+                name,
+                f'Episode length and relative score: {method} against {against}',
+                'A point a game, named where it is further than 5% from 0. The paper finds its method '
+                'weak where games are short.',
+                figure,
+            )
+        ]
 
 
 def performance_profiles(normalised, known, draws=500) -> List[Figure]:
@@ -365,23 +455,39 @@ def performance_profiles(normalised, known, draws=500) -> List[Figure]:
             axis.plot(taus, share, lw=1.8, label=f'{method}, n = {len(games)}', **look[method])
             if max(len(values) for values in games) > 1:
                 bands = [_share([rng.choice(g, len(g)) for g in games], taus) for _ in range(draws)]
-                axis.fill_between(taus, *np.percentile(bands, [2.5, 97.5], axis=0),
-                                  color=look[method]['color'], alpha=0.18, lw=0)  # fmt: skip
+                axis.fill_between(
+                    taus,
+                    *np.percentile(bands, [2.5, 97.5], axis=0),
+                    color=look[method]['color'],
+                    alpha=0.18,
+                    lw=0,
+                )
         for i, method in enumerate(known.paper):
             values = scores.human_normalised(known.paper[method], known.random, known.human)
-            axis.plot(taus, _share([values.to_numpy()], taus), color=INK, lw=0.8, alpha=0.75,
-                      ls=DASHES[i], label=f'{method}, paper')  # fmt: skip
+            axis.plot(
+                taus,
+                _share([values.to_numpy()], taus),
+                color=INK,
+                lw=0.8,
+                alpha=0.75,
+                ls=DASHES[i],
+                label=f'{method}, paper',
+            )
         axis.set_ylim(0, 1)
         axis.set_xlim(0, taus[-1])
         axis.set_xlabel('human-normalised score τ')
         axis.set_ylabel('share of runs above τ')
         axis.legend(loc='upper right')
-        return [rendered(
-            'performance_profiles', 'Performance profiles',
-            'Share of runs whose human-normalised score is above a threshold, each of the n games '
-            'counting alike; bands are 95% bootstrap intervals over seeds. The paper\'s lines are '
-            'of one mean a game.', figure,
-        )]  # fmt: skip
+        return [
+            rendered(
+                'performance_profiles',
+                'Performance profiles',
+                'Share of runs whose human-normalised score is above a threshold, each of the n games '
+                "counting alike; bands are 95% bootstrap intervals over seeds. The paper's lines are "
+                'of one mean a game.',
+                figure,
+            )
+        ]
 
 
 def _share(games, taus):
@@ -396,25 +502,36 @@ def intervals(summary, known) -> List[Figure]:
     rows = [(f'{r["method"]} (here)', r, COLOURS[0]) for _, r in summary.iterrows()]
     rows += [(f'{r["method"]} (paper)', r, INK) for _, r in published.iterrows()]
     with style():
-        figure, axes = plt.subplots(1, 4, figsize=(7.6, 0.26 * len(rows) + 1.0), sharey=True,
-                                    layout='constrained')  # fmt: skip
+        figure, axes = plt.subplots(
+            1, 4, figsize=(7.6, 0.26 * len(rows) + 1.0), sharey=True, layout='constrained'
+        )
         for axis, name in zip(axes, scores.STATISTICS):
             for y, (_, row, colour) in enumerate(reversed(rows)):
                 low, high = row.get(f'{name}_low', math.nan), row.get(f'{name}_high', math.nan)
                 if not math.isnan(low):
-                    axis.plot([100 * low, 100 * high], [y, y], color=colour, lw=6, alpha=0.35,
-                              solid_capstyle='butt')  # fmt: skip
+                    axis.plot(
+                        [100 * low, 100 * high],
+                        [y, y],
+                        color=colour,
+                        lw=6,
+                        alpha=0.35,
+                        solid_capstyle='butt',
+                    )
                 axis.plot(100 * row[name], y, 'o' if colour != INK else 'D', color=colour, ms=5)
             axis.set_title(name.replace('_', ' ').replace('iqm', 'IQM') + ', %')
             axis.grid(axis='x', color=INK, alpha=0.15, lw=0.6)
             axis.xaxis.set_major_locator(ticker.MaxNLocator(3))
         axes[0].set_yticks(range(len(rows)), [row[0] for row in reversed(rows)])
         axes[0].set_ylim(-0.6, len(rows) - 0.4)
-        return [rendered(
-            'intervals', 'Human-normalised summary',
-            'Points and 95% stratified bootstrap intervals. Rows over different numbers of games '
-            'are not comparable; see the table.', figure,
-        )]  # fmt: skip
+        return [
+            rendered(
+                'intervals',
+                'Human-normalised summary',
+                'Points and 95% stratified bootstrap intervals. Rows over different numbers of games '
+                'are not comparable; see the table.',
+                figure,
+            )
+        ]
 
 
 def _slugs(names):
@@ -446,9 +563,11 @@ def all_figures(runs, table, summary, known, score='score_last', method=None) ->
         baselines += [(f'{m} (paper)', known.paper[m], f'{m}_paper') for m in known.paper]
         slugs = _slugs([file for _, _, file in baselines])
         for (against, baseline, _), slug in zip(baselines, slugs):
-            figures += relative_scores(mine[method], baseline, known, method, against,
-                                       f'relative_{slug}')  # fmt: skip
-            figures += episode_length(runs, mine[method], baseline, known, method, against,
-                                      f'length_{slug}')  # fmt: skip
+            figures += relative_scores(
+                mine[method], baseline, known, method, against, f'relative_{slug}'
+            )
+            figures += episode_length(
+                runs, mine[method], baseline, known, method, against, f'length_{slug}'
+            )
     figures += mean_bonus(runs)
     return figures

@@ -15,8 +15,14 @@ from ob2i_tf.environments import games
 from ob2i_tf.errors import UserError
 from ob2i_tf.find_runs import find_runs
 
-TRAIN_COLUMNS = ('iteration', 'frames', 'score_mean', 'episode_length_mean', 'bonus_mean',
-                 'next_bonus_mean')  # fmt: skip
+TRAIN_COLUMNS = (
+    'iteration',
+    'frames',
+    'score_mean',
+    'episode_length_mean',
+    'bonus_mean',
+    'next_bonus_mean',
+)
 _FILES = ('config.gin', 'eval.csv', 'train.csv')
 # What may differ between the runs of one method.
 _FREE = re.compile(
@@ -148,15 +154,17 @@ def _read_run(folder, name, problems) -> Optional[Run]:
     no_evaluation = config.get('Runner.evaluation_steps') == 0  # Deep Sea and linear MDPs.
     tables = {
         table: read_csv(
-            folder / f'{table}.csv', header,
+            folder / f'{table}.csv',
+            header,
             (lambda what: None) if no_evaluation and table != 'train' else report,
             required=table != 'eval_episodes',
         )
         for table, header in (
-            ('eval', csv_columns.EVAL), ('train', TRAIN_COLUMNS),
+            ('eval', csv_columns.EVAL),
+            ('train', TRAIN_COLUMNS),
             ('eval_episodes', csv_columns.EVAL_EPISODES),
         )
-    }  # fmt: skip
+    }
     evaluation = tables['eval']
     empty = int(evaluation['score_mean'].isna().sum())
     if len(evaluation) and empty:
@@ -174,8 +182,18 @@ def _read_run(folder, name, problems) -> Optional[Run]:
     if not isinstance(environment, dict):
         report('environment.json is damaged or of another version')
         environment = {}
-    return Run(folder, method, game, str(seed), config, environment, evaluation, tables['train'],
-               tables['eval_episodes'], planned)  # fmt: skip
+    return Run(
+        folder,
+        method,
+        game,
+        str(seed),
+        config,
+        environment,
+        evaluation,
+        tables['train'],
+        tables['eval_episodes'],
+        planned,
+    )
 
 
 def _by_path(folder, game):
@@ -279,8 +297,10 @@ def read_csv(path, columns, report, required=True) -> pd.DataFrame:
     if 'score' not in columns:
         once = list({row.get('iteration'): row for row in placed}.values())
         if len(once) < len(placed):
-            report(f'{path.name}: {len(placed) - len(once)} rows repeat an iteration; '
-                   'the last one counts')  # fmt: skip
+            report(
+                f'{path.name}: {len(placed) - len(once)} rows repeat an iteration; '
+                'the last one counts'
+            )
         placed = once
     placed.sort(key=lambda row: row['frames'])
     return pd.DataFrame(placed, columns=list(columns), dtype=float)
@@ -315,9 +335,10 @@ def row_of(config) -> Optional[str]:
         return 'Bayesian-DQN'
     if posterior == 'AdaptivePosterior':
         return 'EBU, adaptive'
-    if (
-        posterior not in ('', 'EnsemblePosterior')
-        or _part(config, 'Runner.network') not in ('', 'MultiHeadQNetwork', 'LinearQNetwork')
+    if posterior not in ('', 'EnsemblePosterior') or _part(config, 'Runner.network') not in (
+        '',
+        'MultiHeadQNetwork',
+        'LinearQNetwork',
     ):
         return None  # A part of one's own.
     bonus = _part(config, f'{update}.bonus') or None

@@ -40,16 +40,34 @@ try:
 except ModuleNotFoundError as error:
     if __name__ != '__main__':
         raise
-    sys.exit(f"error: {missing_package(error, 'analysis')}")
+    sys.exit(f'error: {missing_package(error, "analysis")}')
 
 COLUMNS = (
-    'method', 'wall_density', 'maze_seed', 'seed', 'run_steps', 'cut_short', 'walls', 'played',
-    'agent_steps', 'length', 'shortest_path', 'relative_length', 'reached_goal',
-)  # fmt: skip
-_KEYS = ('make_mnist_maze.wall_density', 'make_mnist_maze.maze_seed',
-         'make_mnist_maze.max_episode_steps', 'make_mnist_maze.goal_reward',
-         'make_mnist_maze.bump_reward', 'Runner.seed', 'Runner.evaluation_steps',
-         'Runner.training_steps', 'Runner.num_iterations')  # fmt: skip
+    'method',
+    'wall_density',
+    'maze_seed',
+    'seed',
+    'run_steps',
+    'cut_short',
+    'walls',
+    'played',
+    'agent_steps',
+    'length',
+    'shortest_path',
+    'relative_length',
+    'reached_goal',
+)
+_KEYS = (
+    'make_mnist_maze.wall_density',
+    'make_mnist_maze.maze_seed',
+    'make_mnist_maze.max_episode_steps',
+    'make_mnist_maze.goal_reward',
+    'make_mnist_maze.bump_reward',
+    'Runner.seed',
+    'Runner.evaluation_steps',
+    'Runner.training_steps',
+    'Runner.num_iterations',
+)
 LAST = 0.1  # Of the agent steps of a run: its end, where training episodes are summed up.
 BIN_STEPS = 10_000  # Agent steps.
 
@@ -100,16 +118,24 @@ def episodes(runs, evaluation=None) -> pd.DataFrame:
             # At most `limit` bumps cost less than the goal pays, unless rewards are unusual.
             reached = rows['score'] > 0 if goal + bump * limit >= 0 else rows['length'] < limit
             parts.append(
-                pd.DataFrame({
-                    'method': run.method, 'wall_density': density, 'maze_seed': maze,
-                    'seed': seed, 'run_steps': int(max(ends)),
-                    'cut_short': max(ends) < math.prod(plan),
-                    'walls': walls.mean(), 'played': name,
-                    'agent_steps': rows['agent_steps'].astype(int),
-                    'length': rows['length'].astype(int), 'shortest_path': shortest,
-                    'relative_length': rows['length'] / shortest, 'reached_goal': reached,
-                })
-            )  # fmt: skip
+                pd.DataFrame(
+                    {
+                        'method': run.method,
+                        'wall_density': density,
+                        'maze_seed': maze,
+                        'seed': seed,
+                        'run_steps': int(max(ends)),
+                        'cut_short': max(ends) < math.prod(plan),
+                        'walls': walls.mean(),
+                        'played': name,
+                        'agent_steps': rows['agent_steps'].astype(int),
+                        'length': rows['length'].astype(int),
+                        'shortest_path': shortest,
+                        'relative_length': rows['length'] / shortest,
+                        'reached_goal': reached,
+                    }
+                )
+            )
     if not parts:
         raise UserError('none of the runs is one of a MNIST maze')
     return pd.concat(parts, ignore_index=True)[list(COLUMNS)]
@@ -180,10 +206,13 @@ def per_run(table) -> pd.DataFrame:
     others = ~table['played'].isin(['training', 'evaluation'])
     grouped = table[late | others].groupby([*_RUN, 'played'])
     return grouped.agg(
-        run_steps=('run_steps', 'first'), cut_short=('cut_short', 'first'),
-        walls=('walls', 'first'), relative_length=('relative_length', 'median'),
-        reached_goal=('reached_goal', 'mean'), episodes=('length', 'size'),
-    ).reset_index()  # fmt: skip
+        run_steps=('run_steps', 'first'),
+        cut_short=('cut_short', 'first'),
+        walls=('walls', 'first'),
+        relative_length=('relative_length', 'median'),
+        reached_goal=('reached_goal', 'mean'),
+        episodes=('length', 'size'),
+    ).reset_index()
 
 
 def per_maze(of_runs) -> pd.DataFrame:
@@ -197,11 +226,16 @@ def summary(of_mazes) -> pd.DataFrame:
     """Over mazes: median, quartiles and mean of the relative length, share of goals."""
     grouped = of_mazes.groupby(['wall_density', 'played', 'method'])
     lengths = grouped['relative_length']
-    return pd.DataFrame({
-        'mazes': grouped.size(), 'median': lengths.median(),
-        'lower_quartile': lengths.quantile(0.25), 'upper_quartile': lengths.quantile(0.75),
-        'mean': lengths.mean(), 'reached_goal': grouped['reached_goal'].mean(),
-    }).reset_index()  # fmt: skip
+    return pd.DataFrame(
+        {
+            'mazes': grouped.size(),
+            'median': lengths.median(),
+            'lower_quartile': lengths.quantile(0.25),
+            'upper_quartile': lengths.quantile(0.75),
+            'mean': lengths.mean(),
+            'reached_goal': grouped['reached_goal'].mean(),
+        }
+    ).reset_index()
 
 
 def curves(table, bin_steps=BIN_STEPS) -> pd.DataFrame:
@@ -234,8 +268,18 @@ def comparison(of_runs, of_mazes) -> pd.DataFrame:
       of_runs: what `curves` returns; compared at each bin of agent steps.
       of_mazes: what `per_maze` returns; compared at the end.
     """
-    columns = ('played', 'agent_steps', 'wall_density', 'method', 'over', 'mazes', 'ratio', 'low',
-               'high', 'above_1')  # fmt: skip
+    columns = (
+        'played',
+        'agent_steps',
+        'wall_density',
+        'method',
+        'over',
+        'mazes',
+        'ratio',
+        'low',
+        'high',
+        'above_1',
+    )
     tables = [('training', _over_seeds(of_runs))]
     for played, rows in of_mazes.groupby('played'):
         tables.append((played, rows.set_index(_MAZE)[['relative_length']].T.set_axis(['end'])))
@@ -251,10 +295,18 @@ def comparison(of_runs, of_mazes) -> pd.DataFrame:
                 for steps, row in group.iterrows():
                     known = row.dropna().to_numpy()
                     if len(known):
-                        found.append((
-                            played, steps, density, method, methods[0], len(known),
-                            *np.exp(_mean_and_interval(known)), int((known > 0).sum()),
-                        ))  # fmt: skip
+                        found.append(
+                            (
+                                played,
+                                steps,
+                                density,
+                                method,
+                                methods[0],
+                                len(known),
+                                *np.exp(_mean_and_interval(known)),
+                                int((known > 0).sum()),
+                            )
+                        )
     return pd.DataFrame(found, columns=columns)
 
 
@@ -401,9 +453,10 @@ def write(sources, out, evaluation=None, earlier=None) -> Path:
 def main(argv=None):
     """Runs the command line; returns the exit status."""
     parser = argparse.ArgumentParser(
-        prog='python -m ob2i_tf.analysis.mazes', description=__doc__,
+        prog='python -m ob2i_tf.analysis.mazes',
+        description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    )
     parser.add_argument('runs', nargs='+', metavar='RUNS')
     path = os.path.expanduser
     parser.add_argument('--out', required=True, type=path, metavar='DIR')

@@ -64,8 +64,11 @@ def page(title, sections, style='', script='') -> str:
       style, script: further CSS and JavaScript.
     """
     title = html.escape(title)
-    links = ''.join(f'<li><a href="#{i}">{html.escape(heading)}</a></li>'
-                    for i, heading, _ in sections if heading)  # fmt: skip
+    links = ''.join(
+        f'<li><a href="#{i}">{html.escape(heading)}</a></li>'
+        for i, heading, _ in sections
+        if heading
+    )
     body = ''.join(
         f'<section id="{i}">{f"<h2>{html.escape(heading)}</h2>" if heading else ""}{text}</section>'
         for i, heading, text in sections

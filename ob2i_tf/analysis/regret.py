@@ -31,7 +31,7 @@ try:
 except ModuleNotFoundError as error:
     if __name__ != '__main__':
         raise
-    sys.exit(f"error: {missing_package(error, 'analysis')}")
+    sys.exit(f'error: {missing_package(error, "analysis")}')
 
 _KEYS = [
     f'make_linear_mdp.{key}'
@@ -136,12 +136,19 @@ def summary(table) -> pd.DataFrame:
     for method, of_seeds in table.T.groupby('method'):
         regrets = of_seeds.iloc[:, -1]
         exponents = of_seeds.apply(exponent, axis=1)
-        rows.append({
-            'method': method, 'seeds': len(of_seeds), 'episodes': table.index[-1],
-            'regret': regrets.mean(), 'lowest': regrets.min(), 'highest': regrets.max(),
-            'exponent': exponents.quantile(0.5), 'lowest_exponent': exponents.min(),
-            'highest_exponent': exponents.max(),
-        })  # fmt: skip
+        rows.append(
+            {
+                'method': method,
+                'seeds': len(of_seeds),
+                'episodes': table.index[-1],
+                'regret': regrets.mean(),
+                'lowest': regrets.min(),
+                'highest': regrets.max(),
+                'exponent': exponents.quantile(0.5),
+                'lowest_exponent': exponents.min(),
+                'highest_exponent': exponents.max(),
+            }
+        )
     return pd.DataFrame(rows).sort_values('regret')
 
 
@@ -167,9 +174,10 @@ def figure(table):
 def main(argv=None):
     """Runs the command line; returns the exit status."""
     parser = argparse.ArgumentParser(
-        prog='python -m ob2i_tf.analysis.regret', description=__doc__,
+        prog='python -m ob2i_tf.analysis.regret',
+        description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    )
     parser.add_argument('runs', nargs='+', metavar='RUNS', help='a folder, or NAME=FOLDER')
     parser.add_argument('--out', required=True, type=os.path.expanduser, metavar='DIR')
     arguments = parser.parse_args(argv)

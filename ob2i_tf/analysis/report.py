@@ -8,9 +8,16 @@ from pathlib import Path
 from ob2i_tf.analysis import figures, load, page, scores, tables
 from ob2i_tf.errors import UserError
 
-SUMMARY_COLUMNS = ['method', 'games', 'seeds', *scores.STATISTICS, *(
-    f'{name}{end}' for name in scores.STATISTICS for end in ('_low', '_high')),
-    'seeds_fewest', 'seeds_most', 'runs']  # fmt: skip
+SUMMARY_COLUMNS = [
+    'method',
+    'games',
+    'seeds',
+    *scores.STATISTICS,
+    *(f'{name}{end}' for name in scores.STATISTICS for end in ('_low', '_high')),
+    'seeds_fewest',
+    'seeds_most',
+    'runs',
+]
 
 _VERSIONS = ('ob2i_tf', 'tensorflow', 'numpy', 'ale-py', 'python')  # Which are shown.
 
@@ -53,28 +60,37 @@ def write(sources, out, score='score_last', method=None) -> Path:
     made = {shown.name for shown in (*shown_tables, *shown_figures)}
     earlier = sorted(
         str(file.relative_to(out))
-        for folder in ('tables', 'figures') for file in (out / folder).iterdir()
+        for folder in ('tables', 'figures')
+        for file in (out / folder).iterdir()
         if file.stem not in made
-    )  # fmt: skip
+    )
     if earlier:
         problems.append(f'{out}: not of this report: {", ".join(earlier)}')
     for shown in shown_tables:
-        for ending, text in (('md', tables.markdown), ('tex', tables.latex),
-                             ('csv', tables.csv_text)):  # fmt: skip
+        for ending, text in (
+            ('md', tables.markdown),
+            ('tex', tables.latex),
+            ('csv', tables.csv_text),
+        ):
             (out / 'tables' / f'{shown.name}.{ending}').write_text(text(shown), encoding='utf-8')
     for figure in shown_figures:
         (out / 'figures' / f'{figure.name}.png').write_bytes(figure.png)
         (out / 'figures' / f'{figure.name}.svg').write_text(figure.svg, encoding='utf-8')
     sections = [
-        ('summary', 'Summary', _summary(runs, table, score) + _table(shown_tables[0])
-         + _figures(f for f in shown_figures if f.name == 'intervals')),
+        (
+            'summary',
+            'Summary',
+            _summary(runs, table, score)
+            + _table(shown_tables[0])
+            + _figures(f for f in shown_figures if f.name == 'intervals'),
+        ),
         ('problems', f'Problems ({len(problems)})', _list(problems, 'None was found.')),
         ('coverage', 'What is there', _list(coverage, 'No run has a score.')),
         ('tables', 'Tables', ''.join(map(_table, shown_tables[1:]))),
         ('figures', 'Figures', _figures(f for f in shown_figures if f.name != 'intervals')),
         ('configurations', 'Configurations', _configurations(runs)),
         ('runs', 'Runs', _runs(runs, out)),
-    ]  # fmt: skip
+    ]
     path = out / 'report.html'
     text = page.page('Runs beside the published results', sections)
     path.write_text(text, encoding='utf-8', errors='backslashreplace')  # Paths may be any bytes.
@@ -101,8 +117,9 @@ def _table(table):
     rows = []
     for i, row in enumerate(table.rows):
         cells = [html.escape(tables.cell(value)) for value in row]
-        cells = [f'<strong>{c}</strong>' if (i, j) in table.best else c
-                 for j, c in enumerate(cells)]  # fmt: skip
+        cells = [
+            f'<strong>{c}</strong>' if (i, j) in table.best else c for j, c in enumerate(cells)
+        ]
         rows.append(_row(cells))
     head = ''.join(f'<th scope="col">{html.escape(column)}</th>' for column in table.columns)
     notes = ''.join(f'<p class="note">{html.escape(note)}</p>' for note in table.notes)
@@ -134,17 +151,24 @@ def _configurations(runs):
     if not different:
         return '<p>The runs differ in game, seed and length only.</p>'
     methods = list(dict.fromkeys(run.method for run in runs))
-    rows = [[binding, *(_values(by_value, method) for method in methods)]
-            for binding, by_value in different.items()]  # fmt: skip
-    table = tables.Table('configurations', 'Bindings in which runs differ, besides game, seed and '
-                         'length', ['Binding', *methods], rows)  # fmt: skip
+    rows = [
+        [binding, *(_values(by_value, method) for method in methods)]
+        for binding, by_value in different.items()
+    ]
+    table = tables.Table(
+        'configurations',
+        'Bindings in which runs differ, besides game, seed and length',
+        ['Binding', *methods],
+        rows,
+    )
     return _table(table)
 
 
 def _values(by_value, method):
     """The value that the runs of a method have; of several each with its number of runs."""
-    counts = {value: sum(run.method == method for run in members)
-              for value, members in by_value.items()}  # fmt: skip
+    counts = {
+        value: sum(run.method == method for run in members) for value, members in by_value.items()
+    }
     counts = {value: count for value, count in counts.items() if count}
     if len(counts) == 1:
         return next(iter(counts))
@@ -160,12 +184,23 @@ def _runs(runs, out):
         versions = ', '.join(f'{name} {packages[name]}' for name in _VERSIONS if packages.get(name))
         commit = str(run.environment.get('git_commit') or '')[:8]
         reached = run.eval['frames'].max() if len(run.eval) else None
-        rows.append([run.method, run.game, run.seed, None if reached is None else int(reached),
-                     versions or None, commit or None, str(run.path)])  # fmt: skip
+        rows.append(
+            [
+                run.method,
+                run.game,
+                run.seed,
+                None if reached is None else int(reached),
+                versions or None,
+                commit or None,
+                str(run.path),
+            ]
+        )
     table = tables.Table(
-        'runs', f'{len(runs)} run folders',
-        ['Method', 'Game', 'Seed', 'Frames', 'Versions', 'Commit', 'Folder'], rows,
-    )  # fmt: skip
+        'runs',
+        f'{len(runs)} run folders',
+        ['Method', 'Game', 'Seed', 'Frames', 'Versions', 'Commit', 'Folder'],
+        rows,
+    )
     return _table(table).replace('<table>', '<table class="text">') + _viewers(runs, out)
 
 
@@ -178,8 +213,12 @@ def _viewers(runs, out):
             target = urllib.parse.quote(os.path.relpath(viewer, out))
             text = html.escape(f'{run.method}, {run.game}, seed {run.seed}')
             links.append(f'<li><a href="{target}">{text}</a></li>')
-    shown = f'<ul>{"".join(links)}</ul>' if links else (
-        '<p>None. <code>python -m ob2i_tf.analysis.episode RUN --out RUN/viewer</code> records one '
-        'of a run that has checkpoints.</p>'
-    )  # fmt: skip
+    shown = (
+        f'<ul>{"".join(links)}</ul>'
+        if links
+        else (
+            '<p>None. <code>python -m ob2i_tf.analysis.episode RUN --out RUN/viewer</code> records one '
+            'of a run that has checkpoints.</p>'
+        )
+    )
     return f'<h3 id="viewers">Recorded games</h3>{shown}'

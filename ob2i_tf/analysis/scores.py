@@ -17,10 +17,13 @@ STATISTICS = ('mean', 'median', 'iqm', 'optimality_gap')
 # Published columns -> what they are called here, and the frames (millions) they were trained for.
 PAPER = {'BEBU': 20, 'BEBU-UCB': 20, 'BEBU-IDS': 20, 'OB2I': 20}
 EARLIER = {
-    'DQN': ('DQN', 200), 'NoisyNet_DQN': ('NoisyNet-DQN', 200),
-    'NoisyNet_Dueling': ('NoisyNet', 200), 'UBE': ('UBE', 200), 'BootDQN': ('BootDQN', 200),
+    'DQN': ('DQN', 200),
+    'NoisyNet_DQN': ('NoisyNet-DQN', 200),
+    'NoisyNet_Dueling': ('NoisyNet', 200),
+    'UBE': ('UBE', 200),
+    'BootDQN': ('BootDQN', 200),
     'BootDQN_IDS': ('BootDQN-IDS', 200),
-}  # fmt: skip
+}
 
 
 class Published(NamedTuple):
@@ -54,10 +57,12 @@ def published(folder=None) -> Published:
     earlier = read('published_scores.csv', index_col='game')
     earlier = earlier[[c for c in EARLIER if c in earlier]].apply(pd.to_numeric, errors='coerce')
     return Published(
-        paper['random'], paper['human'], paper[list(PAPER)],
+        paper['random'],
+        paper['human'],
+        paper[list(PAPER)],
         earlier.rename(columns={column: name for column, (name, _) in EARLIER.items()}),
         *(read(f'{name}_as_printed.csv') for name in ('summary', 'ablation', 'montezuma')),
-    )  # fmt: skip
+    )
 
 
 def table_of_runs(runs) -> pd.DataFrame:
@@ -72,10 +77,16 @@ def table_of_runs(runs) -> pd.DataFrame:
             last = scored.iloc[-1]
             episodes = last['episodes']
             rows.append(
-                (run.method, run.game, run.seed, int(last['frames']),
-                 int(episodes) if episodes == episodes else None,
-                 float(last['score_mean']), float(scored['score_mean'].max()))
-            )  # fmt: skip
+                (
+                    run.method,
+                    run.game,
+                    run.seed,
+                    int(last['frames']),
+                    int(episodes) if episodes == episodes else None,
+                    float(last['score_mean']),
+                    float(scored['score_mean'].max()),
+                )
+            )
     return pd.DataFrame(rows, columns=list(SCORE_COLUMNS))
 
 
@@ -109,10 +120,14 @@ def statistics(matrix):
     """[runs, games] normalised scores -> STATISTICS, by rliable."""
     from rliable import metrics
 
-    return np.array([
-        metrics.aggregate_mean(matrix), metrics.aggregate_median(matrix),
-        metrics.aggregate_iqm(matrix), metrics.aggregate_optimality_gap(matrix),
-    ])  # fmt: skip
+    return np.array(
+        [
+            metrics.aggregate_mean(matrix),
+            metrics.aggregate_median(matrix),
+            metrics.aggregate_iqm(matrix),
+            metrics.aggregate_optimality_gap(matrix),
+        ]
+    )
 
 
 def _statistics_of_columns(*columns):
@@ -182,12 +197,20 @@ def summary(table, known, score='score_last', repetitions=2000) -> pd.DataFrame:
         points, bounds = intervals(columns, repetitions)
         counts = [len(column) for column in columns]
         rows.append(
-            {'method': method, 'games': len(columns), 'seeds': sum(counts) / len(counts),
-             'seeds_fewest': min(counts), 'seeds_most': max(counts), 'runs': sum(counts)}
-            | {f'{name}{end}': value for end, values in (('', points), ('_low', bounds[0]),
-                                                         ('_high', bounds[1]))
-               for name, value in zip(STATISTICS, values)}
-        )  # fmt: skip
+            {
+                'method': method,
+                'games': len(columns),
+                'seeds': sum(counts) / len(counts),
+                'seeds_fewest': min(counts),
+                'seeds_most': max(counts),
+                'runs': sum(counts),
+            }
+            | {
+                f'{name}{end}': value
+                for end, values in (('', points), ('_low', bounds[0]), ('_high', bounds[1]))
+                for name, value in zip(STATISTICS, values)
+            }
+        )
     return pd.DataFrame(rows)
 
 
@@ -203,6 +226,12 @@ def published_summary(known) -> pd.DataFrame:
             if len(scores) > len(ATARI_49) // 2:
                 normalised = human_normalised(scores, known.random, known.human).dropna()
                 values = statistics(normalised.to_numpy()[None])
-                rows.append({'method': method, 'frames_millions': frames, 'games': len(scores),
-                             **dict(zip(STATISTICS, values))})  # fmt: skip
+                rows.append(
+                    {
+                        'method': method,
+                        'frames_millions': frames,
+                        'games': len(scores),
+                        **dict(zip(STATISTICS, values)),
+                    }
+                )
     return pd.DataFrame(rows)

@@ -13,9 +13,18 @@ from ob2i_tf.environments.games import ATARI_49
 
 ABLATION_GAMES = ('Q*Bert', 'Space Invaders', 'Freeway')
 MONTEZUMA = "Montezuma's Revenge"
-_LATEX = {'&': r'\&', '%': r'\%', '_': r'\_', '#': r'\#', '$': r'\$', '{': r'\{', '}': r'\}',
-          '~': r'\textasciitilde{}', '^': r'\textasciicircum{}',
-          '\\': r'\textbackslash{}'}  # fmt: skip
+_LATEX = {
+    '&': r'\&',
+    '%': r'\%',
+    '_': r'\_',
+    '#': r'\#',
+    '$': r'\$',
+    '{': r'\{',
+    '}': r'\}',
+    '~': r'\textasciitilde{}',
+    '^': r'\textasciicircum{}',
+    '\\': r'\textbackslash{}',
+}
 
 
 class Table(NamedTuple):
@@ -67,15 +76,24 @@ def latex(table) -> str:
         texts = [_escaped(cell(value)).replace('–', '--') for value in row]
         texts = [rf'\textbf{{{t}}}' if (i, j) in table.best else t for j, t in enumerate(texts)]
         lines.append('    ' + ' & '.join(texts) + r' \\')
-    return '\n'.join([
-        r'\begin{table}', r'  \centering', rf'  \caption{{{_escaped(table.title)}}}',
-        rf'  \label{{tab:{table.name}}}',
-        rf'  \begin{{tabular}}{{l{"r" * (len(table.columns) - 1)}}}',
-        r'    \toprule', '    ' + ' & '.join(map(_escaped, table.columns)) + r' \\',
-        r'    \midrule', *lines, r'    \bottomrule', r'  \end{tabular}',
-        *(rf'  \par\smallskip{{\footnotesize {_escaped(note)}}}' for note in table.notes),
-        r'\end{table}', '',
-    ])  # fmt: skip
+    return '\n'.join(
+        [
+            r'\begin{table}',
+            r'  \centering',
+            rf'  \caption{{{_escaped(table.title)}}}',
+            rf'  \label{{tab:{table.name}}}',
+            rf'  \begin{{tabular}}{{l{"r" * (len(table.columns) - 1)}}}',
+            r'    \toprule',
+            '    ' + ' & '.join(map(_escaped, table.columns)) + r' \\',
+            r'    \midrule',
+            *lines,
+            r'    \bottomrule',
+            r'  \end{tabular}',
+            *(rf'  \par\smallskip{{\footnotesize {_escaped(note)}}}' for note in table.notes),
+            r'\end{table}',
+            '',
+        ]
+    )
 
 
 def csv_text(table) -> str:
@@ -94,8 +112,11 @@ def _best(rows, columns):
     """Cells of the largest number in each row, all of them where there is a tie."""
     best = set()
     for i, row in enumerate(rows):
-        numbers = {j: row[j] for j in columns if isinstance(row[j], (int, float))
-                   and not math.isnan(row[j])}  # fmt: skip
+        numbers = {
+            j: row[j]
+            for j in columns
+            if isinstance(row[j], (int, float)) and not math.isnan(row[j])
+        }
         if numbers:
             top = max(numbers.values())
             best |= {(i, j) for j, number in numbers.items() if number == top}
@@ -140,17 +161,26 @@ def raw_scores(table, known, score) -> Table:
     counts = table.groupby(['method', 'game']).size()
     methods = list(mine)
     earlier = [name for name in known.earlier if known.earlier[name].notna().sum() > 24]
-    columns = ['Game', 'Random', 'Human', *(f'{m} (here)' for m in methods),
-               *(f'{m} (paper)' for m in known.paper),
-               *(f'{m} (200M)' for m in earlier)]  # fmt: skip
+    columns = [
+        'Game',
+        'Random',
+        'Human',
+        *(f'{m} (here)' for m in methods),
+        *(f'{m} (paper)' for m in known.paper),
+        *(f'{m} (200M)' for m in earlier),
+    ]
     rows = []
     for game in ATARI_49:
         rows.append(
-            [game, float(known.random[game]), float(known.human[game]),
-             *(_number(mine[m], game) for m in methods),
-             *(_number(known.paper[m], game) for m in known.paper),
-             *(_number(known.earlier[m], game) for m in earlier)]
-        )  # fmt: skip
+            [
+                game,
+                float(known.random[game]),
+                float(known.human[game]),
+                *(_number(mine[m], game) for m in methods),
+                *(_number(known.paper[m], game) for m in known.paper),
+                *(_number(known.earlier[m], game) for m in earlier),
+            ]
+        )
     of_20m = range(3, 3 + len(methods) + len(known.paper.columns))
     notes = [
         f'Mean over seeds of the {"last" if score == "score_last" else "best"} evaluation. Marked '
@@ -163,8 +193,9 @@ def raw_scores(table, known, score) -> Table:
             f'{method} (here): {len(n)} of {len(ATARI_49)} games, {_range(n)} a game, '
             f'{_frames(table[table["method"] == method])} frames.'
         )
-    return Table('raw_scores', 'Raw scores, 49 Atari games', columns, rows, _best(rows, of_20m),
-                 tuple(notes))  # fmt: skip
+    return Table(
+        'raw_scores', 'Raw scores, 49 Atari games', columns, rows, _best(rows, of_20m), tuple(notes)
+    )
 
 
 def _range(counts):
@@ -193,8 +224,16 @@ def normalised_summary(summary, known) -> Table:
     rows = []
     for _, row in summary.iterrows():
         seeds = _range(pd.Series([row['seeds_fewest'], row['seeds_most']]))
-        rows.append([f'{row["method"]} (here)', f'{int(row["games"])} of 49', seeds, *(
-            _with_interval(row, name) for name in scores.STATISTICS), None, None])  # fmt: skip
+        rows.append(
+            [
+                f'{row["method"]} (here)',
+                f'{int(row["games"])} of 49',
+                seeds,
+                *(_with_interval(row, name) for name in scores.STATISTICS),
+                None,
+                None,
+            ]
+        )
     computed = scores.published_summary(known).set_index(['method', 'frames_millions'])
     printed = known.summary.set_index(['method', 'frames_millions'])
     for key in dict.fromkeys([*computed.index, *printed.index]):
@@ -205,24 +244,43 @@ def normalised_summary(summary, known) -> Table:
             texts = [f'{100 * computed.loc[key, name]:.1f}' for name in scores.STATISTICS]
         as_printed = (
             [int(printed.loc[key, name]) for name in ('mean', 'median')]
-            if key in printed.index else [None, None]
-        )  # fmt: skip
-        rows.append([f'{method} (paper)' if method in known.paper else f'{method} ({frames}M)',
-                     games, None, *texts, *as_printed])  # fmt: skip
+            if key in printed.index
+            else [None, None]
+        )
+        rows.append(
+            [
+                f'{method} (paper)' if method in known.paper else f'{method} ({frames}M)',
+                games,
+                None,
+                *texts,
+                *as_printed,
+            ]
+        )
     return Table(
-        'normalised_summary', 'Human-normalised scores, percent',
-        ['Method', 'Games', 'Seeds', 'Mean', 'Median', 'IQM', 'Optimality gap', 'Mean as printed',
-         'Median as printed'], rows,
+        'normalised_summary',
+        'Human-normalised scores, percent',
+        [
+            'Method',
+            'Games',
+            'Seeds',
+            'Mean',
+            'Median',
+            'IQM',
+            'Optimality gap',
+            'Mean as printed',
+            'Median as printed',
+        ],
+        rows,
         notes=(
-            'By the paper\'s formula and its random and human scores. In brackets the 95% interval '
+            "By the paper's formula and its random and human scores. In brackets the 95% interval "
             'of a bootstrap stratified by game; none with one seed a game. Rows over different '
             'games are not comparable.',
             'Published scores are means over seeds: their IQM and optimality gap are of one value '
             'a game. "As printed" are the numbers of the paper\'s own summary; for methods that '
-            'are not the paper\'s they are over other games or with other human scores '
+            "are not the paper's they are over other games or with other human scores "
             '(third_party/README.md).',
         ),
-    )  # fmt: skip
+    )
 
 
 def _with_interval(row, name):
@@ -253,8 +311,10 @@ def _row(method):
 
 def montezuma(table, known, score) -> Table:
     """Montezuma's Revenge, where none of the paper's methods scores."""
-    rows = [[f'{row["method"]} (paper)', f'{row["frames_millions"]},000,000', float(row['score'])]
-            for _, row in known.montezuma.iterrows()]  # fmt: skip
+    rows = [
+        [f'{row["method"]} (paper)', f'{row["frames_millions"]},000,000', float(row['score'])]
+        for _, row in known.montezuma.iterrows()
+    ]
     here = table[table['game'] == MONTEZUMA]
     for method, group in here.groupby('method'):
         rows.append([f'{method} (here)', _frames(group), float(group[score].mean())])
@@ -266,26 +326,36 @@ def wins_ties_losses(table, known, score) -> Table:
     mine = scores.by_game(table[table['game'].isin(ATARI_49)], score)
     here = {f'{m} (here)': mine[m] for m in mine}
     paper = {f'{m} (paper)': known.paper[m] for m in known.paper}
-    pairs = [*itertools.combinations(here, 2), *itertools.product(here, paper),
-             *(('OB2I (paper)', other) for other in paper if other != 'OB2I (paper)')]  # fmt: skip
+    pairs = [
+        *itertools.combinations(here, 2),
+        *itertools.product(here, paper),
+        *(('OB2I (paper)', other) for other in paper if other != 'OB2I (paper)'),
+    ]
     rows = []
     for pair in pairs:
         counts = scores.wins_ties_losses(*((here | paper)[name] for name in pair))
         if sum(counts):
             rows.append([*pair, *counts, f'{sum(counts)} of 49'])
     return Table(
-        'wins_ties_losses', 'Wins, ties and losses',
-        ['Method', 'Against', 'Wins', 'Ties', 'Losses', 'Games in common'], rows,
-        notes=('The paper claims 36, 34 and 35 games for OB2I; its own table gives 34, 33 and 32, '
-               'with ties 36, 34 and 34.',),
-    )  # fmt: skip
+        'wins_ties_losses',
+        'Wins, ties and losses',
+        ['Method', 'Against', 'Wins', 'Ties', 'Losses', 'Games in common'],
+        rows,
+        notes=(
+            'The paper claims 36, 34 and 35 games for OB2I; its own table gives 34, 33 and 32, '
+            'with ties 36, 34 and 34.',
+        ),
+    )
 
 
 def all_tables(table, summary, known, score='score_last') -> List[Table]:
     """Every table that has something to say about these runs."""
     tables = [
-        normalised_summary(summary, known), raw_scores(table, known, score),
-        wins_ties_losses(table, known, score), ablation(table, known, score),
-        montezuma(table, known, score), other_tasks(table),
-    ]  # fmt: skip
+        normalised_summary(summary, known),
+        raw_scores(table, known, score),
+        wins_ties_losses(table, known, score),
+        ablation(table, known, score),
+        montezuma(table, known, score),
+        other_tasks(table),
+    ]
     return [t for t in tables if t.rows]

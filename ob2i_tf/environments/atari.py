@@ -375,15 +375,17 @@ def make_atari(
         except ValueError as error:
             raise ValueError(f'make_atari.max_episode_frames_by_game: {error}') from None
     for keyword, value, least in (
-        *((f'max_episode_frames_by_game[{game!r}]', frames, 1)
-          for game, frames in frames_by_game.items()),
+        *(
+            (f'max_episode_frames_by_game[{game!r}]', frames, 1)
+            for game, frames in frames_by_game.items()
+        ),
         ('num_envs', num_envs, 1),
         ('frame_skip', frame_skip, 1),
         ('history', history, 1),
         ('noop_max', noop_max, 0),
         ('max_episode_frames', max_episode_frames, 1),
         ('num_threads', num_threads, 0),
-    ):  # fmt: skip
+    ):
         if not isinstance(value, (int, np.integer)) or value < least:
             raise ValueError(
                 f'make_atari.{keyword} must be an integer of at least {least}, got {value!r}'
@@ -406,9 +408,12 @@ def make_atari(
     if rom in frames_by_game:
         max_episode_frames = frames_by_game[rom]
         logging.log_first_n(
-            logging.INFO, 'make_atari.max_episode_frames_by_game: games of %s have at most %s '
-            'frames.', 1, name, f'{max_episode_frames:,}',
-        )  # fmt: skip
+            logging.INFO,
+            'make_atari.max_episode_frames_by_game: games of %s have at most %s frames.',
+            1,
+            name,
+            f'{max_episode_frames:,}',
+        )
     return AtariVectorEnv(
         rom,
         int(num_envs),

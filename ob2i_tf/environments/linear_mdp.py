@@ -59,9 +59,12 @@ def draw_mdp(kind, num_states, num_actions, horizon, num_features, mdp_seed) -> 
     if kind not in KINDS:
         raise ValueError(f'make_linear_mdp.kind must be one of {KINDS}, got {kind!r}')
     for name, value, least in (
-        ('num_states', num_states, 1), ('num_actions', num_actions, 1), ('horizon', horizon, 1),
-        ('num_features', num_features, 1), ('mdp_seed', mdp_seed, 0),
-    ):  # fmt: skip
+        ('num_states', num_states, 1),
+        ('num_actions', num_actions, 1),
+        ('horizon', horizon, 1),
+        ('num_features', num_features, 1),
+        ('mdp_seed', mdp_seed, 0),
+    ):
         if value < least:
             raise ValueError(f'make_linear_mdp.{name} must be at least {least}, got {value}')
     rng = np.random.default_rng(mdp_seed)
@@ -146,6 +149,4 @@ def make_linear_mdp(
     """
     del name
     mdp = draw_mdp(kind, num_states, num_actions, horizon, num_features, mdp_seed)
-    return DenseVectorEnv(
-        lambda: LinearMdp(mdp), num_envs, seed, max_episode_steps=mdp.horizon
-    )
+    return DenseVectorEnv(lambda: LinearMdp(mdp), num_envs, seed, max_episode_steps=mdp.horizon)

@@ -201,12 +201,25 @@ def make_mnist_maze(
 
     def make_one():
         return MnistMaze(
-            wall_density, maze_seed, slip_probability, goal_reward, bump_reward, edge_is_bump,
-            slip_can_bump, max_episode_steps, timeout_terminates, exact_wall_count, digits,
-        )  # fmt: skip
+            wall_density,
+            maze_seed,
+            slip_probability,
+            goal_reward,
+            bump_reward,
+            edge_is_bump,
+            slip_can_bump,
+            max_episode_steps,
+            timeout_terminates,
+            exact_wall_count,
+            digits,
+        )
 
     shortest = shortest_path(draw_walls(wall_density, maze_seed, exact_wall_count))
     return DenseVectorEnv(
-        make_one, num_envs, seed, shortest_path=shortest, max_episode_steps=max_episode_steps,
+        make_one,
+        num_envs,
+        seed,
+        shortest_path=shortest,
+        max_episode_steps=max_episode_steps,
         data=f'{sum(map(len, mnist.load(digits))):,} digits of MNIST',
-    )  # fmt: skip
+    )

@@ -17,9 +17,7 @@ class DenseVectorEnv(gymnasium.vector.VectorWrapper):
       **metadata: of the environment, such as max_episode_steps.
     """
 
-    def __init__(
-        self, make_one: Callable[[], gymnasium.Env], num_envs: int, seed: int, **metadata
-    ):
+    def __init__(self, make_one: Callable[[], gymnasium.Env], num_envs: int, seed: int, **metadata):
         super().__init__(
             SyncVectorEnv([make_one] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP)
         )

@@ -137,9 +137,10 @@ class LsviPosterior(posteriors.Posterior):
         self._seed = seed
         self._shape = (horizon, num_actions, size // horizon)
         self._past = (  # phi, actions and rewards of whole episodes: [H, n, ...].
-            np.zeros((horizon, 0, num_actions, size // horizon)), np.zeros((horizon, 0), int),
+            np.zeros((horizon, 0, num_actions, size // horizon)),
+            np.zeros((horizon, 0), int),
             np.zeros((horizon, 0)),
-        )  # fmt: skip
+        )
         self._open = ([], [], [])  # The same of the episode in progress.
         self._functions = {}  # By belief, once asked for.
 
@@ -196,9 +197,12 @@ class LsviPosterior(posteriors.Posterior):
         taken = np.take_along_axis(phi, actions[:, :, None, None], axis=2)[:, :, 0]
         rng = np.random.default_rng([self._seed, phi.shape[1]])
         return lsvi.value_iteration(
-            taken, rewards, phi[1:],
-            self._q_functions(rng) if belief == 'sample' else lsvi.greedy(), self._regularisation,
-        )  # fmt: skip
+            taken,
+            rewards,
+            phi[1:],
+            self._q_functions(rng) if belief == 'sample' else lsvi.greedy(),
+            self._regularisation,
+        )
 
     def state(self):
         whole = {f'past_{n}': column for n, column in zip(_COLUMNS, self._past)}

@@ -40,15 +40,19 @@ def fit(x, y, steps=12_000, seed=0):
     pair = [
         networks.build(
             networks.MultiHeadQNetwork(1, NUM_NETWORKS, 100, conv_layers=(), seed=seed),
-            (2,), tf.float32)
+            (2,),
+            tf.float32,
+        )
         for _ in range(2)
-    ]  # fmt: skip
+    ]
     learner = QLearner(*pair, optimizer=functools.partial(optimizers.adam, 5e-3))
     batch = types.Batch(
-        inputs(x), np.zeros(len(x), np.int32),
+        inputs(x),
+        np.zeros(len(x), np.int32),
         np.repeat(y[:, None], NUM_NETWORKS, axis=1).astype(np.float32),
-        np.ones(len(x), np.float32), np.ones((len(x), NUM_NETWORKS), np.float32),
-    )  # fmt: skip
+        np.ones(len(x), np.float32),
+        np.ones((len(x), NUM_NETWORKS), np.float32),
+    )
     for _ in range(steps):
         learner.step(batch)
     return lambda x: pair[0](inputs(x)).numpy()[..., 0]
@@ -58,14 +62,16 @@ def fit(x, y, steps=12_000, seed=0):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        '--out', type=lambda path: Path(path).expanduser(), required=True,
+        '--out',
+        type=lambda path: Path(path).expanduser(),
+        required=True,
         help='folder for the table and figure',
-    )  # fmt: skip
+    )
     out = parser.parse_args().out
     try:
         import matplotlib
     except ModuleNotFoundError as error:
-        sys.exit(f"error: {missing_package(error, 'analysis')}")
+        sys.exit(f'error: {missing_package(error, "analysis")}')
     matplotlib.use('Agg')
     from matplotlib import pyplot
 
@@ -99,8 +105,11 @@ def main():
     figure.savefig(out / 'regression.png', dpi=150)
     print(f'mean squared error of the networks: {errors.min():.3f} to {errors.max():.3f}')
     outside, gap = (curve < 0) | (curve > 1), (curve > 0.6) & (curve < 0.8)
-    for where, chosen in (('among the points', ~outside & ~gap), ('in the gap between them', gap),
-                          ('beyond them', outside)):  # fmt: skip
+    for where, chosen in (
+        ('among the points', ~outside & ~gap),
+        ('in the gap between them', gap),
+        ('beyond them', outside),
+    ):
         print(f'mean bonus {where}: {std[chosen].mean():.3f}')
 
 

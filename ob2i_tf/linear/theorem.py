@@ -53,14 +53,16 @@ def relative_error(num_heads, size=10, num_rows=100, regularisation=1.0, seed=0)
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        '--out', type=lambda path: Path(path).expanduser(), required=True,
+        '--out',
+        type=lambda path: Path(path).expanduser(),
+        required=True,
         help='folder for the table and figure',
-    )  # fmt: skip
+    )
     out = parser.parse_args().out
     try:
         import matplotlib
     except ModuleNotFoundError as error:
-        sys.exit(f"error: {missing_package(error, 'analysis')}")
+        sys.exit(f'error: {missing_package(error, "analysis")}')
     matplotlib.use('Agg')
     from matplotlib import pyplot
 

@@ -49,9 +49,11 @@ def write_run(base, method, game, seed, iterations=20, done=None, **bindings):
     rng = np.random.default_rng([seed, *map(ord, method + game)])
     final, start = KNOWN.paper.loc[game, method], KNOWN.random[game]
     evaluation = ['iteration,frames,episodes,score_mean,score_std,score_min,score_max']
-    training = ['iteration,frames,agent_steps,learner_steps,episodes,score_mean,return_mean,'
-                'episode_length_mean,loss,bonus_mean,next_bonus_mean,q_mean,epsilon,'
-                'agent_steps_per_second']  # fmt: skip
+    training = [
+        'iteration,frames,agent_steps,learner_steps,episodes,score_mean,return_mean,'
+        'episode_length_mean,loss,bonus_mean,next_bonus_mean,q_mean,epsilon,'
+        'agent_steps_per_second'
+    ]
     played = ['iteration,frames,score,length']
     length = 300 + 40 * (sum(map(ord, game)) % 60)
     for i in range(iterations if done is None else done):
@@ -61,8 +63,10 @@ def write_run(base, method, game, seed, iterations=20, done=None, **bindings):
         evaluation.append(f'{i},{frames},30,{score!r},1.0,{score - 1!r},{score + 1!r}')
         bonus = 0.08 * share * np.exp(-1.5 * i / iterations) * (1 + 0.1 * rng.random())
         bonus = bonus if method == 'OB2I' else float('nan')
-        training.append(f'{i},{frames},{frames // 4},{frames // 16},40,{score!r},1.0,{length},0.01,'
-                        f'{bonus},{bonus},1.0,0.1,300.0')  # fmt: skip
+        training.append(
+            f'{i},{frames},{frames // 4},{frames // 16},40,{score!r},1.0,{length},0.01,'
+            f'{bonus},{bonus},1.0,0.1,300.0'
+        )
         played += [f'{i},{frames},{score!r},{length + 10 * n}' for n in range(3)]
     for name, lines in (('eval', evaluation), ('train', training), ('eval_episodes', played)):
         (folder / f'{name}.csv').write_text('\n'.join(lines) + '\n')

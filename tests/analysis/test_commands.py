@@ -13,18 +13,24 @@ runpy.run_module({module!r}, run_name='__main__')
 """
 
 
-@pytest.mark.parametrize('module, package, arguments', [
-    ('analysis.__main__', 'pandas', ['runs']), ('analysis.mazes', 'pandas', ['runs']),
-    ('analysis.regret', 'pandas', ['runs']), ('linear.theorem', 'matplotlib', []),
-    ('linear.regression', 'matplotlib', []),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    'module, package, arguments',
+    [
+        ('analysis.__main__', 'pandas', ['runs']),
+        ('analysis.mazes', 'pandas', ['runs']),
+        ('analysis.regret', 'pandas', ['runs']),
+        ('linear.theorem', 'matplotlib', []),
+        ('linear.regression', 'matplotlib', []),
+    ],
+)
 def test_a_missing_extra_is_one_line_that_says_how_to_install_it(
     module, package, arguments, tmp_path
 ):
     code = WITHOUT.format(
-        package=package, arguments=[*arguments, '--out', str(tmp_path / 'out')],
+        package=package,
+        arguments=[*arguments, '--out', str(tmp_path / 'out')],
         module=f'ob2i_tf.{module}',
-    )  # fmt: skip
+    )
     ended = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True)
     assert ended.returncode == 1 and ended.stdout == ''
     assert ended.stderr.splitlines()[-1] == (

@@ -123,8 +123,11 @@ def test_the_page_follows_cursor_keys_spikes_and_play(browser, game, tmp_path): 
 
     page = episode.write(game, tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        'bonus.png', 'bonus.svg', 'episode.gif', 'episode.html'
-    ]  # fmt: skip
+        'bonus.png',
+        'bonus.svg',
+        'episode.gif',
+        'episode.html',
+    ]
     browser.screen(1100, 900)
     browser.open(page)
     assert is_of(shown(browser), 0)
@@ -170,10 +173,18 @@ def test_a_maze_is_drawn_with_its_bonus(tmp_path):
     walls[0, 1] = True
     cells = np.array([[0, 0], [1, 0], [1, 1], [1, 0]])
     game = episode.Recording(
-        'A <maze>', ('up', 'right', 'down', 'left'), [np.zeros((10, 10, 3), np.uint8)] * 4,
-        np.array([2, 1, 3, 0]), np.zeros(4, bool), np.ones(4), np.ones((4, 3, 4)),
-        np.full((4, 4), 3), np.array([0.5, 2.0, 1.0, 3.0]), cells, walls,
-    )  # fmt: skip
+        'A <maze>',
+        ('up', 'right', 'down', 'left'),
+        [np.zeros((10, 10, 3), np.uint8)] * 4,
+        np.array([2, 1, 3, 0]),
+        np.zeros(4, bool),
+        np.ones(4),
+        np.ones((4, 3, 4)),
+        np.full((4, 4), 3),
+        np.array([0.5, 2.0, 1.0, 3.0]),
+        cells,
+        walls,
+    )
     np.testing.assert_allclose(
         [episode.bonus_map(game)[cell] for cell in ((0, 0), (1, 0), (1, 1), (5, 5))],
         [0.5 / 3, 1, 1 / 3, np.nan],

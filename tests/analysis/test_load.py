@@ -54,12 +54,17 @@ def test_damage_takes_no_rows_but_its_own_and_makes_none(tmp_path, damage):
 
 def test_sizes_of_deep_sea_are_tasks_of_one_method(tmp_path):
     for size in (10, 20):
-        bindings = {'make_environment.name': "'DeepSea'", 'make_deep_sea.size': size,
-                    'Runner.training_steps': 100 * size}  # fmt: skip
+        bindings = {
+            'make_environment.name': "'DeepSea'",
+            'make_deep_sea.size': size,
+            'Runner.training_steps': 100 * size,
+        }
         write_run(tmp_path / str(size), 'OB2I', 'Pong', 0, iterations=1, **bindings)
     runs, _ = load.load([tmp_path])
-    assert [(run.method, run.game) for run in runs] == [('OB2I', 'DeepSea 10'),
-                                                        ('OB2I', 'DeepSea 20')]  # fmt: skip
+    assert [(run.method, run.game) for run in runs] == [
+        ('OB2I', 'DeepSea 10'),
+        ('OB2I', 'DeepSea 20'),
+    ]
 
 
 def test_nan_is_no_zero(tmp_path):
@@ -111,9 +116,13 @@ def test_a_run_without_evaluations_is_as_long_as_it_trained(tmp_path):
 
 
 def test_a_bonus_of_weight_0_is_none_and_noise_and_double_q_are_told():
-    config = {'Runner.update': '@EpisodicUpdate', 'EpisodicUpdate.bonus': '@UcbBonus()',
-              'EpisodicUpdate.alpha_1': 0.0, 'EpisodicUpdate.alpha_2': 0.1,
-              'Agent.preferences': '@head_preferences'}  # fmt: skip
+    config = {
+        'Runner.update': '@EpisodicUpdate',
+        'EpisodicUpdate.bonus': '@UcbBonus()',
+        'EpisodicUpdate.alpha_1': 0.0,
+        'EpisodicUpdate.alpha_2': 0.1,
+        'Agent.preferences': '@head_preferences',
+    }
     assert load.row_of(config) == 'OB2I'
     assert load.row_of({**config, 'EpisodicUpdate.alpha_2': 0.0}) == 'BEBU'
     assert load.row_of({**config, 'UcbBonus.measure': '@ensemble_std'}) == 'OB2I'
@@ -144,8 +153,9 @@ def test_other_configurations_of_a_row_are_methods_of_their_own(tmp_path):
     assert [run.method for run in runs] == ['OB2I (beta 0.3)', 'OB2I (beta 0.9)']
     assert not problems
     runs, problems = load.load([f'Mine={tmp_path / "b"}', f'Mine={tmp_path / "c"}'])
-    assert any('Mine pools runs whose configurations differ: EpisodicUpdate.beta' in p
-               for p in problems)  # fmt: skip
+    assert any(
+        'Mine pools runs whose configurations differ: EpisodicUpdate.beta' in p for p in problems
+    )
 
 
 def test_a_folder_without_configuration_is_known_by_its_path_or_left_out(tmp_path):
@@ -166,10 +176,15 @@ def test_a_path_that_is_not_there_or_holds_nothing_is_an_error(tmp_path):
         load.load([tmp_path])
 
 
-@pytest.mark.parametrize('folder, method', [
-    ('sweep/softmax/temperature=0.1/seed0', 'softmax'), ('sweep/softmax/seed0', 'softmax'),
-    ('runs/softmax/Q_Bert/seed0', 'softmax'), ('sweep/softmax/a=1/b=2/Q_Bert/seed0', 'softmax'),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    'folder, method',
+    [
+        ('sweep/softmax/temperature=0.1/seed0', 'softmax'),
+        ('sweep/softmax/seed0', 'softmax'),
+        ('runs/softmax/Q_Bert/seed0', 'softmax'),
+        ('sweep/softmax/a=1/b=2/Q_Bert/seed0', 'softmax'),
+    ],
+)
 def test_a_method_of_ones_own_has_the_name_of_its_gin_file(tmp_path, folder, method):
     bindings = {'Agent.preferences': '@softmax_preferences'}
     written = write_run(tmp_path / 'made', 'OB2I', 'Q*Bert', 0, iterations=1, **bindings)
@@ -196,8 +211,10 @@ def test_a_configuration_cut_off_anywhere_is_read_as_far_as_it_goes(tmp_path):
 
 def test_games_in_the_papers_spelling():
     assert [load.game_name(n) for n in ('MsPacman', 'up_n_down', 'Montezuma_s_Revenge')] == [
-        'Ms. Pacman', 'Up and Down', "Montezuma's Revenge",
-    ]  # fmt: skip
+        'Ms. Pacman',
+        'Up and Down',
+        "Montezuma's Revenge",
+    ]
     assert load.game_name('Pitfall') == 'Pitfall'
     assert load.game_name('mnist_maze') == load.game_name('MnistMaze') == 'MnistMaze'
     assert load.game_name('linear mdp') == 'LinearMDP'

@@ -21,11 +21,16 @@ def write_run(base, method, maze, lengths, density=0.4, seed=0, planned=4, done=
     folder = base / f'{method}_{density}_{maze}' / f'seed{seed}'
     folder.mkdir(parents=True)
     bindings = {
-        'make_mnist_maze.wall_density': density, 'make_mnist_maze.maze_seed': maze,
-        'make_mnist_maze.max_episode_steps': 1000, 'make_mnist_maze.goal_reward': 1000.0,
-        'make_mnist_maze.bump_reward': -1.0, 'Runner.training_steps': 1000,
-        'Runner.evaluation_steps': 2000, 'make_atari.frame_skip': 1, **bindings,
-    }  # fmt: skip
+        'make_mnist_maze.wall_density': density,
+        'make_mnist_maze.maze_seed': maze,
+        'make_mnist_maze.max_episode_steps': 1000,
+        'make_mnist_maze.goal_reward': 1000.0,
+        'make_mnist_maze.bump_reward': -1.0,
+        'Runner.training_steps': 1000,
+        'Runner.evaluation_steps': 2000,
+        'make_atari.frame_skip': 1,
+        **bindings,
+    }
     (folder / 'config.gin').write_text(
         folders.config_text(method, 'MnistMaze', seed, planned, **bindings)
     )
@@ -51,9 +56,10 @@ def test_any_spelling_and_any_density_is_a_maze_of_its_own(tmp_path):
         write_run(tmp_path, 'BEBU', maze, [1000, 36], density, **spelt)
     runs = load.load([tmp_path])
     assert {(run.game, run.seed) for run in runs.runs} == {
-        ('MnistMaze 40%', 'maze 0, seed 0'), ('MnistMaze 40.2%', 'maze 0, seed 0'),
+        ('MnistMaze 40%', 'maze 0, seed 0'),
+        ('MnistMaze 40.2%', 'maze 0, seed 0'),
         ('MnistMaze 40%', 'maze 1, seed 0'),
-    }  # fmt: skip
+    }
     assert not any('the same' in problem for problem in runs.problems)
     table = mazes.episodes(runs)
     assert len(table[['wall_density', 'maze_seed']].drop_duplicates()) == 3
@@ -66,9 +72,7 @@ def test_relative_length_of_each_episode(tmp_path):
     walls = mnist_maze.draw_walls(0.4, 0)
     assert (table['shortest_path'] == 18).all() and mnist_maze.shortest_path(walls) == 18
     training = table[table['played'] == 'training']
-    np.testing.assert_allclose(
-        training['relative_length'], [1000 / 18, 50, 1000 / 18, 5, 20, 10]
-    )
+    np.testing.assert_allclose(training['relative_length'], [1000 / 18, 50, 1000 / 18, 5, 20, 10])
     assert list(training['reached_goal']) == [False, True, False, True, True, True]
     assert list(training['agent_steps']) == [1000, 1900, 2900, 2990, 3350, 3530]
 
@@ -84,10 +88,15 @@ def test_evaluations_count_games_that_would_have_ended(tmp_path):
 def test_a_goal_at_the_last_step_and_a_game_that_was_cut_off(tmp_path):
     folder = write_run(tmp_path, 'BEBU', 0, [900])
     (folder / 'episodes.csv').write_text(EPISODES + '1000,1.0,1000\n2000,0.0,1000\n')
-    games = pd.DataFrame({
-        'run': [str(folder)], 'agent_steps': 4000, 'preferences': 'vote', 'score': -3.0,
-        'length': 500,
-    })  # fmt: skip
+    games = pd.DataFrame(
+        {
+            'run': [str(folder)],
+            'agent_steps': 4000,
+            'preferences': 'vote',
+            'score': -3.0,
+            'length': 500,
+        }
+    )
     table = mazes.episodes(load.load([tmp_path]), games).set_index('played')
     assert list(table.loc['training', 'reached_goal']) == [True, False]
     assert not table.loc['vote', 'reached_goal']
@@ -105,17 +114,28 @@ def test_a_run_is_judged_by_its_end(tmp_path):
 
 
 def ends(**columns):
-    return pd.DataFrame({
-        'method': 'OB2I', 'wall_density': 0.4, 'seed': 0, 'played': 'training',
-        'run_steps': 200, 'cut_short': False, 'reached_goal': 1.0, **columns,
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            'method': 'OB2I',
+            'wall_density': 0.4,
+            'seed': 0,
+            'played': 'training',
+            'run_steps': 200,
+            'cut_short': False,
+            'reached_goal': 1.0,
+            **columns,
+        }
+    )
 
 
 def test_seeds_of_a_maze_are_one_maze_and_short_runs_are_left_out():
     of_runs = ends(
-        maze_seed=[0, 0, 1, 2], seed=[0, 1, 0, 0], cut_short=[False, False, False, True],
-        relative_length=[1.0, 3.0, 5.0, 9.0], reached_goal=[1.0, 0.5, 1.0, 0.0],
-    )  # fmt: skip
+        maze_seed=[0, 0, 1, 2],
+        seed=[0, 1, 0, 0],
+        cut_short=[False, False, False, True],
+        relative_length=[1.0, 3.0, 5.0, 9.0],
+        reached_goal=[1.0, 0.5, 1.0, 0.0],
+    )
     of_mazes = mazes.per_maze(of_runs)
     assert list(of_mazes['relative_length']) == [2.0, 5.0]
     assert list(of_mazes['reached_goal']) == [0.75, 1.0]
@@ -147,18 +167,29 @@ def test_a_curve_ends_where_its_run_ends(tmp_path):
 
 def test_methods_are_compared_on_the_mazes_that_both_ran():
     columns = pd.MultiIndex.from_tuples(
-        [('BEBU', 0.4, 0, 0), ('BEBU', 0.4, 0, 1), ('BEBU', 0.4, 1, 0), ('BEBU', 0.5, 0, 0),
-         ('OB2I', 0.4, 0, 0), ('OB2I', 0.4, 1, 0), ('OB2I', 0.4, 2, 0), ('OB2I', 0.5, 0, 0)],
+        [
+            ('BEBU', 0.4, 0, 0),
+            ('BEBU', 0.4, 0, 1),
+            ('BEBU', 0.4, 1, 0),
+            ('BEBU', 0.5, 0, 0),
+            ('OB2I', 0.4, 0, 0),
+            ('OB2I', 0.4, 1, 0),
+            ('OB2I', 0.4, 2, 0),
+            ('OB2I', 0.5, 0, 0),
+        ],
         names=['method', 'wall_density', 'maze_seed', 'seed'],
-    )  # fmt: skip
+    )
     of_runs = pd.DataFrame(
         [[3.0, 5.0, 9.0, 6.0, 1.0, 1.0, 5.0, 1.0], [1.0, 1.0, 3.0, 7.0, 2.0, np.nan, 5.0, np.nan]],
-        index=[1000, 2000], columns=columns,
-    )  # fmt: skip
+        index=[1000, 2000],
+        columns=columns,
+    )
     of_mazes = ends(
-        method=['BEBU', 'BEBU', 'BEBU-UCB', 'OB2I'], maze_seed=[0, 1, 1, 1],
-        played=['training', 'head', 'head', 'head'], relative_length=[1.0, 2.0, 8.0, 4.0],
-    )  # fmt: skip
+        method=['BEBU', 'BEBU', 'BEBU-UCB', 'OB2I'],
+        maze_seed=[0, 1, 1, 1],
+        played=['training', 'head', 'head', 'head'],
+        relative_length=[1.0, 2.0, 8.0, 4.0],
+    )
     table = mazes.comparison(of_runs, of_mazes)
     first, second, other, both, alone, bebu, ucb = table.to_dict('records')
     assert (first['method'], first['over'], first['agent_steps']) == ('BEBU', 'OB2I', 1000)
@@ -180,9 +211,10 @@ def test_methods_of_which_the_first_was_not_evaluated():
     of_runs = pd.DataFrame(
         [[1.0]], [1000], pd.MultiIndex.from_tuples([('OB2I', 0.4, 0, 0)], names=mazes._RUN)
     )
-    table = mazes.comparison(of_runs, ends(
-        method=['BEBU', 'BEBU-UCB'], maze_seed=0, played='vote', relative_length=[1.0, 2.0]
-    ))  # fmt: skip
+    table = mazes.comparison(
+        of_runs,
+        ends(method=['BEBU', 'BEBU-UCB'], maze_seed=0, played='vote', relative_length=[1.0, 2.0]),
+    )
     (row,) = table.to_dict('records')
     assert (row['method'], row['over'], row['ratio']) == ('BEBU-UCB', 'BEBU', pytest.approx(2))
 
@@ -262,8 +294,15 @@ def test_the_command_writes_its_files(tmp_path, capsys):
     assert mazes.main([*arguments, '--evaluation', str(evaluation)]) == 0
     assert '/nowhere: evaluated, but none of the runs' in capsys.readouterr().err
     names = {path.name for path in (tmp_path / 'out').iterdir()}
-    assert names == {'episodes.csv', 'curves.csv', 'runs.csv', 'summary.csv', 'comparison.csv',
-                     'relative_length.png', 'relative_length.svg'}  # fmt: skip
+    assert names == {
+        'episodes.csv',
+        'curves.csv',
+        'runs.csv',
+        'summary.csv',
+        'comparison.csv',
+        'relative_length.png',
+        'relative_length.svg',
+    }
     svg = (tmp_path / 'out' / 'relative_length.svg').read_text()
     assert '30% walls asked for, 2 mazes' in svg and 'OB2I' in svg
     ends = pd.read_csv(tmp_path / 'out' / 'runs.csv')
@@ -341,10 +380,15 @@ def test_damaged_earlier_tables_are_named(tmp_path, capsys, table):
 
 def test_games_of_an_earlier_checkpoint_do_not_count(tmp_path):
     run = write_run(tmp_path, 'OB2I', 0, [1000, 900, 36])
-    games = pd.DataFrame({
-        'run': str(run), 'agent_steps': [1000, 4000, 4000], 'preferences': ['vote', 'vote', 'head'],
-        'score': 990.0, 'length': [900, 36, 54],
-    })  # fmt: skip
+    games = pd.DataFrame(
+        {
+            'run': str(run),
+            'agent_steps': [1000, 4000, 4000],
+            'preferences': ['vote', 'vote', 'head'],
+            'score': 990.0,
+            'length': [900, 36, 54],
+        }
+    )
     runs = load.load([tmp_path])
     table = mazes.episodes(runs, games)
     assert list(table[table['played'] == 'vote']['length']) == [36]

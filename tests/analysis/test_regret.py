@@ -12,8 +12,14 @@ from ob2i_tf.analysis import load, regret
 from ob2i_tf.environments import linear_mdp
 from ob2i_tf.errors import UserError
 
-MDP = {'kind': 'linear', 'num_states': 3, 'num_actions': 2, 'horizon': 4, 'num_features': 5,
-       'mdp_seed': 1}  # fmt: skip
+MDP = {
+    'kind': 'linear',
+    'num_states': 3,
+    'num_actions': 2,
+    'horizon': 4,
+    'num_features': 5,
+    'mdp_seed': 1,
+}
 
 
 def write_run(base, name, seed, actions, capacity=100_000):
@@ -38,9 +44,12 @@ def write_run(base, name, seed, actions, capacity=100_000):
     manifest = stored.save(make(folder / 'replay'))
     save(folder, 1, manifest)
     bindings = {f'make_linear_mdp.{key}': repr(value) for key, value in MDP.items()}
-    bindings |= {'make_environment.name': "'LinearMDP'", 'Runner.seed': seed,
-                 'Runner.posterior': '@LsviPosterior',
-                 'LsviPosterior.method': repr(name)}  # fmt: skip
+    bindings |= {
+        'make_environment.name': "'LinearMDP'",
+        'Runner.seed': seed,
+        'Runner.posterior': '@LsviPosterior',
+        'LsviPosterior.method': repr(name),
+    }
     (folder / 'config.gin').write_text(''.join(f'{k} = {v}\n' for k, v in bindings.items()))
     for table in ('train', 'eval'):
         (folder / f'{table}.csv').write_text('iteration,frames\n')
@@ -50,10 +59,9 @@ def write_run(base, name, seed, actions, capacity=100_000):
 def save(folder, agent_steps, manifest):
     """A checkpoint, of what is read of it."""
     checkpoint.Checkpoints(make(folder / 'checkpoints')).save(
-        agent_steps, lambda aside: (aside / 'state.json').write_text(
-            json.dumps({'replay': manifest})
-        ),
-    )  # fmt: skip
+        agent_steps,
+        lambda aside: (aside / 'state.json').write_text(json.dumps({'replay': manifest})),
+    )
 
 
 def make(folder):
@@ -131,8 +139,9 @@ def test_the_exponent_tells_learning_from_not_learning():
     )
     table = pd.DataFrame(
         np.stack([3 * np.sqrt(episodes), 5 * episodes**0.2, 0.5 * episodes, 0 * episodes], axis=1),
-        pd.Index(episodes, name='episode'), columns,
-    )  # fmt: skip
+        pd.Index(episodes, name='episode'),
+        columns,
+    )
     rows = regret.summary(table).set_index('method')
     assert rows.loc['learns', 'exponent'] == pytest.approx(0.35)
     assert rows.loc['learns', 'lowest_exponent'] == pytest.approx(0.2)

@@ -53,8 +53,15 @@ class Page(HTMLParser):
 def test_tidy_files(report):
     with open(report / 'scores.csv', newline='') as file:
         rows = list(csv.DictReader(file))
-    assert list(rows[0]) == ['method', 'game', 'seed', 'frames', 'episodes', 'score_last',
-                             'score_best']  # fmt: skip
+    assert list(rows[0]) == [
+        'method',
+        'game',
+        'seed',
+        'frames',
+        'episodes',
+        'score_last',
+        'score_best',
+    ]
     assert len(rows) == 10
     summary = pd.read_csv(report / 'summary.csv').set_index('method')
     assert list(summary.columns[:5]) == ['games', 'seeds', 'mean', 'median', 'iqm']
@@ -64,8 +71,13 @@ def test_tidy_files(report):
 
 def test_tables_in_three_forms(report):
     names = {path.stem for path in (report / 'tables').iterdir()}
-    assert names == {'normalised_summary', 'raw_scores', 'wins_ties_losses', 'ablation',
-                     'montezuma'}  # fmt: skip
+    assert names == {
+        'normalised_summary',
+        'raw_scores',
+        'wins_ties_losses',
+        'ablation',
+        'montezuma',
+    }
     for name in names:
         assert {p.suffix for p in (report / 'tables').glob(f'{name}.*')} == {'.md', '.tex', '.csv'}
     with open(report / 'tables' / 'raw_scores.csv', newline='') as file:
@@ -82,8 +94,15 @@ def test_tables_in_three_forms(report):
 def test_figures_in_two_forms(report):
     stems = {path.stem for path in (report / 'figures').glob('*.svg')}
     assert stems == {path.stem for path in (report / 'figures').glob('*.png')}
-    assert {'learning_curves', 'mean_bonus', 'performance_profiles', 'intervals', 'relative_bebu',
-            'relative_bebu_paper', 'length_bebu'} <= stems  # fmt: skip
+    assert {
+        'learning_curves',
+        'mean_bonus',
+        'performance_profiles',
+        'intervals',
+        'relative_bebu',
+        'relative_bebu_paper',
+        'length_bebu',
+    } <= stems
 
 
 def test_the_page_is_whole_and_names_what_is_missing(report):
@@ -152,8 +171,12 @@ def real(tmp_path_factory):
         'sys.exit(status or str(imported & {"tensorflow", "tf_keras", "keras", "tf_agents"}))'
     )
     sources = [f'Mine & yours={runs / "Breakout" / "seed1"}', str(runs)]
-    done = subprocess.run([sys.executable, '-c', code, *sources, '--out', str(out)], cwd=ROOT,
-                          capture_output=True, text=True)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, '-c', code, *sources, '--out', str(out)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
     assert done.stderr == 'set()\n', 'TensorFlow was imported, or worse'
     return out
 
@@ -161,10 +184,13 @@ def real(tmp_path_factory):
 def test_a_report_of_real_runs(real):
     table = pd.read_csv(real / 'scores.csv', dtype={'seed': str})
     assert {*zip(table['method'], table['game'], table['seed'])} == {
-        ('Mine & yours', 'Breakout', '1'), ('OB2I', 'Breakout', '0'), ('OB2I', 'Road Runner', '0'),
-        ('OB2I', 'Road Runner', '1'), ('Random buttons', 'Breakout', '0'),
+        ('Mine & yours', 'Breakout', '1'),
+        ('OB2I', 'Breakout', '0'),
+        ('OB2I', 'Road Runner', '0'),
+        ('OB2I', 'Road Runner', '1'),
+        ('Random buttons', 'Breakout', '0'),
         ('Random buttons', 'Road Runner', '0'),
-    }  # fmt: skip
+    }
     text = (real / 'report.html').read_text()
     assert 'cut short: 600,000 of 800,000 frames' in text
     assert 'Mine &amp; yours' in text and 'Mine & yours' not in text
@@ -180,8 +206,10 @@ def test_the_page_fits_screens_goes_dark_and_needs_no_mouse(browser, real):  # n
         assert browser.run('return document.documentElement.scrollWidth') <= width
         assert browser.run(paper) == (dark if prefers_dark else light)
         # Text of figures follows the page's colour.
-        assert browser.run("return getComputedStyle(document.querySelector('figure svg text')).fill"
-                           ' === getComputedStyle(document.body).color')  # fmt: skip
+        assert browser.run(
+            "return getComputedStyle(document.querySelector('figure svg text')).fill"
+            ' === getComputedStyle(document.body).color'
+        )
         # What is wider than the screen can be reached and scrolled by keyboard.
         tab, enter = '\ue004', '\ue007'
         browser.keys(tab)
@@ -223,22 +251,42 @@ def test_a_report_of_runs_with_holes_of_every_kind_names_them(tmp_path):
     spoil('Pong', 2, lambda folder: (folder / 'eval.csv').unlink(), 'no eval.csv')
     spoil('Pong', 3, lambda folder: (folder / 'train.csv').unlink(), 'no train.csv')
     spoil('Pong', 4, lambda folder: (folder / 'config.gin').unlink(), 'no config.gin')
-    spoil('Alien', 0, write('eval.csv', b''), 'eval.csv is empty',
-          'no evaluation with a score; it is in no table')  # fmt: skip
+    spoil(
+        'Alien',
+        0,
+        write('eval.csv', b''),
+        'eval.csv is empty',
+        'no evaluation with a score; it is in no table',
+    )
     spoil('Alien', 1, write('eval.csv', b'\x00\xff\n\x00'), 'eval.csv has no header')
-    spoil('Alien', 2, edit('eval.csv', '\n2,', '\n1,2000000,30,5.0,1,1,1\n2,'),
-          'eval.csv: 1 rows repeat an iteration; the last one counts')  # fmt: skip
-    spoil('Alien', 3, edit('eval.csv', '\n2,', '\n1,7\n2,'),
-          'eval.csv: 1 damaged rows are left out')  # fmt: skip
+    spoil(
+        'Alien',
+        2,
+        edit('eval.csv', '\n2,', '\n1,2000000,30,5.0,1,1,1\n2,'),
+        'eval.csv: 1 rows repeat an iteration; the last one counts',
+    )
+    spoil(
+        'Alien', 3, edit('eval.csv', '\n2,', '\n1,7\n2,'), 'eval.csv: 1 damaged rows are left out'
+    )
     nothing = ','.join(['nan'] * 4)
     text = f'iteration,frames,episodes,score_mean,score_std,score_min,score_max\n0,9,0,{nothing}\n'
-    spoil('Alien', 4, write('eval.csv', text.encode()), '1 of 1 evaluations have no score',
-          'no evaluation with a score; it is in no table')  # fmt: skip
+    spoil(
+        'Alien',
+        4,
+        write('eval.csv', text.encode()),
+        '1 of 1 evaluations have no score',
+        'no evaluation with a score; it is in no table',
+    )
     spoil('Q*Bert', 0, edit('eval.csv', ',30,', ',inf,'), 'eval.csv: 3 cells are no finite number')
-    spoil('Q*Bert', 1, write('environment.json', b'{"packages": '),
-          'environment.json is damaged or of another version')  # fmt: skip
-    cut = spoil('Q*Bert', 2, lambda folder: None,
-                'eval.csv ends within a row; that row is left out')  # fmt: skip
+    spoil(
+        'Q*Bert',
+        1,
+        write('environment.json', b'{"packages": '),
+        'environment.json is damaged or of another version',
+    )
+    cut = spoil(
+        'Q*Bert', 2, lambda folder: None, 'eval.csv ends within a row; that row is left out'
+    )
     (cut / 'eval.csv').write_text((cut / 'eval.csv').read_text()[:-3])
     out = tmp_path / 'out'
     assert command.main([str(base), '--out', str(out)]) == 0

@@ -54,8 +54,12 @@ def test_statistics_are_rliables_and_repeatable():
     assert np.random.get_state()[1].tolist() == before
     matrix = np.stack(columns, 1)
     flat = np.sort(matrix.ravel())
-    expected = [matrix.mean(), np.median(matrix.mean(0)), flat[6:18].mean(),
-                1 - np.minimum(matrix, 1).mean()]  # fmt: skip
+    expected = [
+        matrix.mean(),
+        np.median(matrix.mean(0)),
+        flat[6:18].mean(),
+        1 - np.minimum(matrix, 1).mean(),
+    ]
     np.testing.assert_allclose(points, expected)
     assert (bounds[0] < points).all() and (points < bounds[1]).all()
     np.testing.assert_array_equal(bounds, scores.intervals(columns, repetitions=200)[1])

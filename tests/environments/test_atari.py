@@ -131,10 +131,16 @@ def test_every_step_and_every_last_screen_is_the_emulators():
     with warnings.catch_warnings():
         warnings.simplefilter('error')
         for game, num_envs, num_games in (
-            ('Breakout', 3, 3), ('Seaquest', 1, 2), ('Q*Bert', 1, 1), ('Space Invaders', 1, 1),
-            ('Asterix', 2, 3), ('Amidar', 1, 1), ('Up and Down', 1, 1), ('Gravitar', 1, 1),
+            ('Breakout', 3, 3),
+            ('Seaquest', 1, 2),
+            ('Q*Bert', 1, 1),
+            ('Space Invaders', 1, 1),
+            ('Asterix', 2, 3),
+            ('Amidar', 1, 1),
+            ('Up and Down', 1, 1),
+            ('Gravitar', 1, 1),
             ('Pong', 1, 1),
-        ):  # fmt: skip
+        ):
             frames, scores = play_beside_mirrors(game, num_envs, seed=3, num_games=num_games)
             last_steps += frames
             if game == 'Q*Bert':
@@ -283,9 +289,7 @@ def test_a_life_starts_a_stack_of_copies_of_its_first_frame_on_demand():
         obs, _, terminated, truncated, info = env.step(actions)
         _, _, plain_terminated, _, plain_info = plain.step(actions)
         np.testing.assert_array_equal(terminated, plain_terminated)
-        np.testing.assert_array_equal(
-            info['final_obs'][..., -1], plain_info['final_obs'][..., -1]
-        )
+        np.testing.assert_array_equal(info['final_obs'][..., -1], plain_info['final_obs'][..., -1])
         for i in range(2):
             lives[i].append(info['final_obs'][i, ..., -1])
             np.testing.assert_array_equal(info['final_obs'][i], stack(lives[i]))
@@ -297,9 +301,7 @@ def test_a_life_starts_a_stack_of_copies_of_its_first_frame_on_demand():
         losses += (terminated & ~info['game_over']).sum()
         game_overs += info['game_over'].sum()
     with pytest.raises(ValueError, match='restart_stack_on_life_loss needs terminal_on_life_loss'):
-        environments.make(
-            'Breakout', restart_stack_on_life_loss=True, terminal_on_life_loss=False
-        )
+        environments.make('Breakout', restart_stack_on_life_loss=True, terminal_on_life_loss=False)
 
 
 def test_evaluation_keywords_leave_rewards_and_lives_alone():
@@ -349,8 +351,12 @@ def test_same_seed_and_actions_give_the_same_bytes():
         rng = np.random.default_rng(0)
         for _ in range(450):
             obs, rewards, terminated, _, info = env.step(rng.integers(18, size=2))
-            digest += [obs.tobytes(), rewards.tobytes(), terminated.tobytes(),
-                       info['final_obs'].tobytes()]  # fmt: skip
+            digest += [
+                obs.tobytes(),
+                rewards.tobytes(),
+                terminated.tobytes(),
+                info['final_obs'].tobytes(),
+            ]
         return digest
 
     first = play()
@@ -410,13 +416,25 @@ def test_wrong_actions_are_refused(actions):
 
 @pytest.mark.parametrize(
     'name, rom',
-    [('Q*Bert', 'qbert'), ('H.E.R.O', 'hero'), ('Kung-Fu Master', 'kung_fu_master'),
-     ('Ms. Pacman', 'ms_pacman'), ('MsPacman', 'ms_pacman'), ('ms_pacman', 'ms_pacman'),
-     ("Montezuma's Revenge", 'montezuma_revenge'), ('MontezumaRevenge', 'montezuma_revenge'),
-     ('Up and Down', 'up_n_down'), ('UpNDown', 'up_n_down'), ('BeamRider', 'beam_rider'),
-     ('River Raid', 'riverraid'), ('Jamesbond', 'jamesbond'), ('JamesBond', 'jamesbond'),
-     ('Pitfall', 'pitfall'), ('TicTacToe3D', 'tic_tac_toe_3d')],
-)  # fmt: skip
+    [
+        ('Q*Bert', 'qbert'),
+        ('H.E.R.O', 'hero'),
+        ('Kung-Fu Master', 'kung_fu_master'),
+        ('Ms. Pacman', 'ms_pacman'),
+        ('MsPacman', 'ms_pacman'),
+        ('ms_pacman', 'ms_pacman'),
+        ("Montezuma's Revenge", 'montezuma_revenge'),
+        ('MontezumaRevenge', 'montezuma_revenge'),
+        ('Up and Down', 'up_n_down'),
+        ('UpNDown', 'up_n_down'),
+        ('BeamRider', 'beam_rider'),
+        ('River Raid', 'riverraid'),
+        ('Jamesbond', 'jamesbond'),
+        ('JamesBond', 'jamesbond'),
+        ('Pitfall', 'pitfall'),
+        ('TicTacToe3D', 'tic_tac_toe_3d'),
+    ],
+)
 def test_spellings(name, rom):
     assert environments.games.resolve(name) == rom
 
@@ -431,9 +449,18 @@ def test_the_papers_49_games_are_49_roms():
         assert environments.games.resolve(rom) == rom
 
 
-@pytest.mark.parametrize('name, near', [('Brekout', 'Breakout'), ('Ms Pakman', 'Ms. Pacman'),
-                                        ('Montezuma', "Montezuma's Revenge"), ('Pong\n', None),
-                                        ('zzz', ''), (None, ''), (3, '')])  # fmt: skip
+@pytest.mark.parametrize(
+    'name, near',
+    [
+        ('Brekout', 'Breakout'),
+        ('Ms Pakman', 'Ms. Pacman'),
+        ('Montezuma', "Montezuma's Revenge"),
+        ('Pong\n', None),
+        ('zzz', ''),
+        (None, ''),
+        (3, ''),
+    ],
+)
 def test_a_wrong_name_is_one_line_with_near_names(name, near):
     """Acceptance 10."""
     if near is None:  # Blanks and punctuation do not matter.
@@ -450,9 +477,15 @@ def test_a_wrong_name_is_one_line_with_near_names(name, near):
 def test_wrong_keywords_and_values_are_refused():
     with pytest.raises(TypeError, match="'frame_skp'.*'frame_skip'"):
         environments.make('Breakout', frame_skp=4)
-    for wrong in ({'frame_skip': 0}, {'history': 0}, {'noop_max': 1e1}, {'num_envs': 0},
-                  {'max_episode_frames': 0}, {'sticky_action_probability': 1.5},
-                  {'num_threads': -1}):  # fmt: skip
+    for wrong in (
+        {'frame_skip': 0},
+        {'history': 0},
+        {'noop_max': 1e1},
+        {'num_envs': 0},
+        {'max_episode_frames': 0},
+        {'sticky_action_probability': 1.5},
+        {'num_threads': -1},
+    ):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             environments.make('Breakout', **wrong)
     with pytest.raises(ValueError, match='options'):

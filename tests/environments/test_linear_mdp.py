@@ -16,8 +16,9 @@ def test_gymnasium_finds_nothing_to_object_to(recwarn):
 
 
 def test_features_stand_in_the_block_of_the_step():
-    env = environments.make('LinearMDP', kind='linear', num_states=3, num_actions=2, horizon=4,
-                            num_features=5)  # fmt: skip
+    env = environments.make(
+        'LinearMDP', kind='linear', num_states=3, num_actions=2, horizon=4, num_features=5
+    )
     mdp = draw_mdp('linear', 3, 2, 4, 5, mdp_seed=0)
     observation = env.reset()[0][0]
     for step in range(4):
@@ -78,9 +79,15 @@ def test_neighbouring_seeds_share_nothing_when_they_are_given_to_reset_either():
         assert not any((one == other).all() for other in played[:i])
 
 
-@pytest.mark.parametrize('keywords', [
-    {'horizon': 0}, {'num_states': 0}, {'num_features': 0}, {'mdp_seed': -1},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    'keywords',
+    [
+        {'horizon': 0},
+        {'num_states': 0},
+        {'num_features': 0},
+        {'mdp_seed': -1},
+    ],
+)
 def test_numbers_that_are_too_small_are_named(keywords):
     ((name, value),) = keywords.items()
     with pytest.raises(ValueError, match=f'make_linear_mdp.{name} must be .* got {value}'):

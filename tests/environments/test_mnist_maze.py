@@ -35,8 +35,9 @@ def test_gymnasium_makes_it_and_finds_nothing_to_object_to(recwarn):
     assert not recwarn.list
 
 
-@pytest.mark.parametrize('action, cell', [(UP, (3, 5)), (RIGHT, (4, 6)), (DOWN, (5, 5)),
-                                          (LEFT, (4, 4))])  # fmt: skip
+@pytest.mark.parametrize(
+    'action, cell', [(UP, (3, 5)), (RIGHT, (4, 6)), (DOWN, (5, 5)), (LEFT, (4, 4))]
+)
 def test_moves(action, cell):
     env = maze(cell=(4, 5))
     _, reward, terminated, truncated, info = env.step(action)

@@ -49,12 +49,18 @@ def main(argv=None):
     parser = argparse.ArgumentParser(
         'tests.faults', description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument('kinds', nargs='*', metavar='KIND', choices=[*campaign.ALL, []],
-                        help=f'of {", ".join(campaign.ALL)}; all without')  # fmt: skip
     parser.add_argument(
-        '--count', type=sweep.count,
+        'kinds',
+        nargs='*',
+        metavar='KIND',
+        choices=[*campaign.ALL, []],
+        help=f'of {", ".join(campaign.ALL)}; all without',
+    )
+    parser.add_argument(
+        '--count',
+        type=sweep.count,
         help='tries of each kind that has several, instead of its own number',
-    )  # fmt: skip
+    )
     parser.add_argument('--seed', type=int, default=0)
     parser.add_argument('--out', help='file for the table')
     arguments = parser.parse_args(argv)

@@ -144,9 +144,12 @@ def _after_cut(cut):
     with tempfile.TemporaryDirectory() as folder:
         power.write(cut.left, folder)
         return finish(
-            Path(folder) / 'games' / 'run', [cut.saved] if cut.saved else [], SHORT,
-            Path(folder) / 'stderr', half_deleted=True,
-        )  # fmt: skip
+            Path(folder) / 'games' / 'run',
+            [cut.saved] if cut.saved else [],
+            SHORT,
+            Path(folder) / 'stderr',
+            half_deleted=True,
+        )
 
 
 def power_cuts(rng, count=None):
@@ -315,9 +318,10 @@ def read_only_folders(rng, count=1):
         wrong = runs.one_line(status, printed)
         subprocess.run(['mount', '-o', 'remount,rw', folder], check=True)
         yield Outcome(
-            'read-only folder', wrong or finish(base_dir, []),
+            'read-only folder',
+            wrong or finish(base_dir, []),
             _short(runs.last_line(printed), base_dir),
-        )  # fmt: skip
+        )
     finally:
         _unmount(folder)
 
@@ -411,10 +415,13 @@ def memory(rng, count=2):
             'replay beyond the machine', runs.one_line(status, printed), runs.last_line(printed)
         )
         atari = (
-            'Runner.training_steps = 4000', 'Runner.evaluation_steps = 0',
-            'Runner.checkpoint_steps = 100', 'Runner.num_iterations = 1',
-            'make_environment.max_episode_frames = 200', 'MultiHeadQNetwork.num_heads = 2',
-        )  # fmt: skip
+            'Runner.training_steps = 4000',
+            'Runner.evaluation_steps = 0',
+            'Runner.checkpoint_steps = 100',
+            'Runner.num_iterations = 1',
+            'make_environment.max_episode_frames = 200',
+            'MultiHeadQNetwork.num_heads = 2',
+        )
         limit = functools.partial(injections.run_out_of_memory, 220, 2_000_000)
         base_dir = Path(folder) / 'atari'
         status, printed = runs.run(base_dir, atari, [limit], 'ob2i_atari_small.gin')
@@ -446,7 +453,7 @@ ALL = {
         weights,
         unsound_environments,
         memory,
-    )  # fmt: skip
+    )
 }
 
 

@@ -22,18 +22,77 @@ from ob2i_tf import config, resources
 from ob2i_tf.errors import ConfigError
 
 VALUES = (
-    '0', '1', '-1', '3', '1e3', '1e-3', '0.5', '-0.0', '1e999', 'True', 'None', "''", "'x'",
-    "'Pong'", "'initial'", '()', '[1, 2]', '((1, 2, 3),)', '{}', "{'a': 1}", '@adam', '@adam()',
-    '@UcbBonus()', '@UcbBonus', '@TransitionUpdate', '@head_preferences', '@linear', '%horizon',
-    '%nothing', '@nothing', '9' * 30, '0x10', '1_000', 'nan', "b'x'", '1j', '...', 'lambda: 0', '-',
-    '(1', '@', '%', '"""a\nb"""', '1 + 1', "'a' 'b'", 'gin.REQUIRED', '%gin.REQUIRED',
-    '@gin.macro()', '1 # c',
-)  # fmt: skip
+    '0',
+    '1',
+    '-1',
+    '3',
+    '1e3',
+    '1e-3',
+    '0.5',
+    '-0.0',
+    '1e999',
+    'True',
+    'None',
+    "''",
+    "'x'",
+    "'Pong'",
+    "'initial'",
+    '()',
+    '[1, 2]',
+    '((1, 2, 3),)',
+    '{}',
+    "{'a': 1}",
+    '@adam',
+    '@adam()',
+    '@UcbBonus()',
+    '@UcbBonus',
+    '@TransitionUpdate',
+    '@head_preferences',
+    '@linear',
+    '%horizon',
+    '%nothing',
+    '@nothing',
+    '9' * 30,
+    '0x10',
+    '1_000',
+    'nan',
+    "b'x'",
+    '1j',
+    '...',
+    'lambda: 0',
+    '-',
+    '(1',
+    '@',
+    '%',
+    '"""a\nb"""',
+    '1 + 1',
+    "'a' 'b'",
+    'gin.REQUIRED',
+    '%gin.REQUIRED',
+    '@gin.macro()',
+    '1 # c',
+)
 LINES = (
-    'import no_such_module', 'import os.path', 'import gin as g', 'from os import path',
-    "include 'base/atari.gin'", "include 'nothing.gin'", "include ''", 'include', 'import',
-    'x = 1', 'a/b = 2', 'a/b/c.d = 3', 'Runner:', '  seed = 1', '# nothing', ';', '\\', '\f', '\t',
-)  # fmt: skip
+    'import no_such_module',
+    'import os.path',
+    'import gin as g',
+    'from os import path',
+    "include 'base/atari.gin'",
+    "include 'nothing.gin'",
+    "include ''",
+    'include',
+    'import',
+    'x = 1',
+    'a/b = 2',
+    'a/b/c.d = 3',
+    'Runner:',
+    '  seed = 1',
+    '# nothing',
+    ';',
+    '\\',
+    '\f',
+    '\t',
+)
 ALPHABET = '@%()[]{}.,:/=\'"\\\n \t#-+0123456789eExabcTrueNone_$?!;*\x00\xe9\u2028\ufeff'
 
 
@@ -51,8 +110,11 @@ def _names():
 def _mutated_text(rng, text):
     for _ in range(rng.randint(1, 3)):
         at = rng.randrange(len(text) + 1)
-        text = text[:at] + rng.choice(['', *rng.choices(ALPHABET, k=3)]) + text[
-            at + rng.choice([0, 0, 1, 3, 20]) :]  # fmt: skip
+        text = (
+            text[:at]
+            + rng.choice(['', *rng.choices(ALPHABET, k=3)])
+            + text[at + rng.choice([0, 0, 1, 3, 20]) :]
+        )
     return text
 
 
@@ -106,9 +168,11 @@ def _ignored(binding, layers, text):
     """What is wrong if a literal binding, the last one of its name, is not in the resolved text."""
     parameter = getattr(binding, 'parameter', '')
     last = [
-        b for layer in layers for b in layer
+        b
+        for layer in layers
+        for b in layer
         if getattr(b, 'parameter', '') == parameter and not isinstance(b, config._Import)
-    ][-1:]  # fmt: skip
+    ][-1:]
     if not parameter or last != [binding]:
         return ''
     values = re.findall(rf'^\S*\.{re.escape(parameter)} = (.*)$', text, re.M)
@@ -155,8 +219,10 @@ def main():
     outcomes, failures = campaign(arguments.count, arguments.seed)
     for row, case, wrong in failures:
         print(f'{row}: {case!r}\n  {wrong}')
-    print(f'{arguments.count} cases, seed {arguments.seed}: {dict(outcomes)}, '
-          f'{len(failures)} failures')  # fmt: skip
+    print(
+        f'{arguments.count} cases, seed {arguments.seed}: {dict(outcomes)}, '
+        f'{len(failures)} failures'
+    )
     return int(bool(failures))
 
 

@@ -13,8 +13,9 @@ import time
 import numpy as np
 
 PHASES = ('train', 'evaluate', 'save')
-_OPERATIONS = {f'os.{name}' for name in ('link', 'mkdir', 'remove', 'rename', 'rmdir', 'symlink',
-                                         'truncate')}  # fmt: skip
+_OPERATIONS = {
+    f'os.{name}' for name in ('link', 'mkdir', 'remove', 'rename', 'rmdir', 'symlink', 'truncate')
+}
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _NEW_NAMESPACE = 0x00020000  # CLONE_NEWNS
 _PRIVATE = 0x4000 | 0x40000  # MS_REC | MS_PRIVATE

@@ -8,16 +8,25 @@ from ob2i_tf import checkpoint
 from tests import processes
 
 BINDINGS = (
-    'Runner.num_iterations = 6', 'Runner.training_steps = 24', 'Runner.evaluation_steps = 12',
-    'Runner.checkpoint_steps = 10', 'EpisodeReplay.capacity_transitions = 30', 'horizon = 4',
-)  # fmt: skip
+    'Runner.num_iterations = 6',
+    'Runner.training_steps = 24',
+    'Runner.evaluation_steps = 12',
+    'Runner.checkpoint_steps = 10',
+    'EpisodeReplay.capacity_transitions = 30',
+    'horizon = 4',
+)
 GIN_FILE = 'lsvi_epsilon_linear_mdp.gin'
 UNSOUND = (
-    'import tests.faults.unsound', "make_environment.name = 'Unsound'", 'Agent.train_period = 8',
-    'Agent.learning_starts = 16', 'MultiHeadQNetwork.conv_layers = ()',
-    'MultiHeadQNetwork.hidden_units = 4', 'MultiHeadQNetwork.num_heads = 2',
-    'EpisodeReplay.capacity_transitions = 30', *BINDINGS[:4],
-)  # fmt: skip
+    'import tests.faults.unsound',
+    "make_environment.name = 'Unsound'",
+    'Agent.train_period = 8',
+    'Agent.learning_starts = 16',
+    'MultiHeadQNetwork.conv_layers = ()',
+    'MultiHeadQNetwork.hidden_units = 4',
+    'MultiHeadQNetwork.num_heads = 2',
+    'EpisodeReplay.capacity_transitions = 30',
+    *BINDINGS[:4],
+)
 TABLES = ('train', 'eval', 'episodes', 'eval_episodes')
 
 
@@ -33,13 +42,27 @@ class Started:
       largest_file_bytes: see `processes.start`.
     """
 
-    def __init__(self, base_dir, bindings=BINDINGS, before=(), gin_file=GIN_FILE, output=None,
-                 largest_file_bytes=None):
+    def __init__(
+        self,
+        base_dir,
+        bindings=BINDINGS,
+        before=(),
+        gin_file=GIN_FILE,
+        output=None,
+        largest_file_bytes=None,
+    ):
         self._output = Path(output or f'{base_dir}.stderr')
         self.process = processes.start(
-            ['run', f'--gin_files={gin_file}', f'--base_dir={base_dir}',
-             *(f'--gin_bindings={binding}' for binding in bindings)],
-            self._output, largest_file_bytes=largest_file_bytes, before=before)  # fmt: skip
+            [
+                'run',
+                f'--gin_files={gin_file}',
+                f'--base_dir={base_dir}',
+                *(f'--gin_bindings={binding}' for binding in bindings),
+            ],
+            self._output,
+            largest_file_bytes=largest_file_bytes,
+            before=before,
+        )
 
     def end(self, timeout_seconds=600):
         """(exit status, all that was printed); a process that does not end is killed."""

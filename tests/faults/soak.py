@@ -22,8 +22,15 @@ import psutil
 
 from tests.faults import runs
 
-MEASURED = ('resident_megabytes', 'open_files', 'threads', 'starter_megabytes',
-            'starter_open_files', 'starter_threads', 'disk_kilobytes')  # fmt: skip
+MEASURED = (
+    'resident_megabytes',
+    'open_files',
+    'threads',
+    'starter_megabytes',
+    'starter_open_files',
+    'starter_threads',
+    'disk_kilobytes',
+)
 GROWTH = 1.05
 
 
@@ -54,8 +61,9 @@ def soak(hours, out):
                 raise SystemExit(f'run {len(rows)} ended with status {status}: {printed[-2000:]}')
             size = sum(
                 os.path.getsize(os.path.join(root, name))
-                for root, _, names in os.walk(folder) for name in names
-            )  # fmt: skip
+                for root, _, names in os.walk(folder)
+                for name in names
+            )
             most = [max(values) for values in zip(*filter(None, seen))]
             rows.append([round(x, 1) for x in (*most, *measure(own), size / 1e3)])
             writer.writerow([len(rows), f'{(time.monotonic() - began) / 60:.2f}', *rows[-1]])

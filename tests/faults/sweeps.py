@@ -29,11 +29,15 @@ from tests.faults import runs
 
 ITERATIONS = 12
 MAZE = (
-    'Runner.training_steps = 60', 'Runner.evaluation_steps = 0', 'Agent.learning_starts = 1000',
-    'MultiHeadQNetwork.num_heads = 2', 'MultiHeadQNetwork.hidden_units = 8',
-    'MultiHeadQNetwork.conv_layers = ()', 'make_mnist_maze.max_episode_steps = 30',
+    'Runner.training_steps = 60',
+    'Runner.evaluation_steps = 0',
+    'Agent.learning_starts = 1000',
+    'MultiHeadQNetwork.num_heads = 2',
+    'MultiHeadQNetwork.hidden_units = 8',
+    'MultiHeadQNetwork.conv_layers = ()',
+    'make_mnist_maze.max_episode_steps = 30',
     'EpisodeReplay.capacity_transitions = 1000',
-)  # fmt: skip
+)
 LINEAR = ('Runner.training_steps = 60', 'horizon = 10')
 
 
@@ -98,11 +102,18 @@ def on_nodes(base_dir, count, seeds, iterations):
     undisturbed, disturbed = trials('undisturbed'), trials('disturbed')
     sweep.Sweep(sweep.OnThisMachine(2), 2).run(undisturbed, lambda *end: None)
     with cluster(count) as (made, nodes):
-        process = subprocess.Popen([
-            sys.executable, '-m', 'ob2i_tf.sweep', f'--gin_files={runs.GIN_FILE}',
-            f'--seeds={seeds}', f'--base_dir={base_dir / "disturbed"}', f'--address={made.address}',
-            *(f'--gin_bindings={binding}' for binding in bindings),
-        ])  # fmt: skip
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                '-m',
+                'ob2i_tf.sweep',
+                f'--gin_files={runs.GIN_FILE}',
+                f'--seeds={seeds}',
+                f'--base_dir={base_dir / "disturbed"}',
+                f'--address={made.address}',
+                *(f'--gin_bindings={binding}' for binding in bindings),
+            ]
+        )
         killed, (_, worker) = halfway(process, disturbed)
         worker.kill()
         print(f'killed the worker of {killed.base_dir.name}', flush=True)
@@ -143,11 +154,17 @@ def main():
     bindings = (f'Runner.num_iterations = {ITERATIONS}', *(MAZE if maze else LINEAR))
     trials = sweep.trials([arguments.gin_file], base_dir, (), (), 12, bindings)
     command = [
-        sys.executable, '-m', 'ob2i_tf.sweep', f'--gin_files={arguments.gin_file}', '--seeds=12',
-        f'--base_dir={base_dir}', '--processes=2', '--cpus=1',
+        sys.executable,
+        '-m',
+        'ob2i_tf.sweep',
+        f'--gin_files={arguments.gin_file}',
+        '--seeds=12',
+        f'--base_dir={base_dir}',
+        '--processes=2',
+        '--cpus=1',
         *(f'--gin_bindings={binding}' for binding in bindings),
         *([f'--address={arguments.address}'] if arguments.address else []),
-    ]  # fmt: skip
+    ]
 
     def complete():
         return [trial for trial in trials if trial.complete()]
@@ -179,8 +196,10 @@ def main():
             iterations = [int(row['iteration']) for row in csv.DictReader(file)]
         if iterations != list(range(ITERATIONS)):
             wrong.append((trial.base_dir.name, iterations))
-    print(f'status {status}, {len(complete())} of 12 complete, started again when complete: '
-          f'{again}, not done exactly once: {wrong}')  # fmt: skip
+    print(
+        f'status {status}, {len(complete())} of 12 complete, started again when complete: '
+        f'{again}, not done exactly once: {wrong}'
+    )
     print('processes a trial took:', [starts(trial) for trial in trials])
     return int(bool(status or again or wrong or len(complete()) != 12))
 

@@ -44,14 +44,17 @@ def _edit(path):
         file.write(b'7' if content[-2:-1] != b'7' else b'8')
 
 
-@pytest.mark.parametrize('name, change, says', [
-    ('episodes.csv', os.remove, 'No such file'),
-    ('episodes.csv', functools.partial(os.truncate, length=0), 'changed by another program'),
-    ('episodes.csv', _append, 'changed by another program'),
-    ('episodes.csv', _edit, 'changed by another program'),
-    ('train.csv', os.remove, 'No such file'),
-    ('replay', shutil.rmtree, 'No such file'),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    'name, change, says',
+    [
+        ('episodes.csv', os.remove, 'No such file'),
+        ('episodes.csv', functools.partial(os.truncate, length=0), 'changed by another program'),
+        ('episodes.csv', _append, 'changed by another program'),
+        ('episodes.csv', _edit, 'changed by another program'),
+        ('train.csv', os.remove, 'No such file'),
+        ('replay', shutil.rmtree, 'No such file'),
+    ],
+)
 def test_a_file_changed_during_a_run_stops_it_in_one_line(tmp_path, name, change, says):
     base_dir = tmp_path / 'run'
     status, printed = runs.run(base_dir, before=[_at(62, change, base_dir / name)])
@@ -113,10 +116,20 @@ def _segment_of_zeros(folder):
     (folder / 'state.json').write_text(json.dumps(state))
 
 
-@pytest.mark.parametrize('change', [
-    _state('{}'), _state('{"format": 3}'), _state('[' * 100_000), _state('null'), _huge_array,
-    _segment_of_zeros, _no_tables, _another_iteration,
-], ids=lambda change: change.__name__)  # fmt: skip
+@pytest.mark.parametrize(
+    'change',
+    [
+        _state('{}'),
+        _state('{"format": 3}'),
+        _state('[' * 100_000),
+        _state('null'),
+        _huge_array,
+        _segment_of_zeros,
+        _no_tables,
+        _another_iteration,
+    ],
+    ids=lambda change: change.__name__,
+)
 def test_a_checkpoint_that_makes_no_sense_is_skipped(change):
     base_dir = runs.scratch_copy(campaign.straight())
     newest = base_dir / 'checkpoints' / runs.checkpoints(base_dir)[-1]
@@ -185,10 +198,16 @@ def test_a_closed_terminal_saves_first(tmp_path):
 @pytest.mark.parametrize('seconds', [0.1, 1.5])
 def test_an_interrupt_in_the_first_seconds_is_at_most_one_line(tmp_path, seconds):
     process = subprocess.Popen(
-        [sys.executable, ROOT / 'run_experiment.py', '--gin_files=ob2i_atari_small.gin',
-         f'--base_dir={tmp_path / "run"}'],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
+        [
+            sys.executable,
+            ROOT / 'run_experiment.py',
+            '--gin_files=ob2i_atari_small.gin',
+            f'--base_dir={tmp_path / "run"}',
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     time.sleep(seconds)
     process.send_signal(signal.SIGINT)
     printed, _ = process.communicate(timeout=60)
@@ -196,14 +215,17 @@ def test_an_interrupt_in_the_first_seconds_is_at_most_one_line(tmp_path, seconds
     assert printed.strip() in ('', 'error: interrupted')
 
 
-@pytest.mark.parametrize('binding, says', [
-    ('linear.final = -0.2', 'linear.final must be in 0..1, got -0.2'),
-    ('linear.final = 2.0', 'linear.final must be in 0..1, got 2.0'),
-    ('linear.start = 1.01', 'linear.start must be in 0..1, got 1.01'),
-    ('linear.steps = -100', 'linear.steps must not be negative, got -100'),
-    ('Runner.evaluation_envs = 3000', 'Runner.evaluation_envs = 3000 must be at most 256'),
-    ('Runner.num_envs = 3000', 'Runner.num_envs = 3000 must be at most 256'),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    'binding, says',
+    [
+        ('linear.final = -0.2', 'linear.final must be in 0..1, got -0.2'),
+        ('linear.final = 2.0', 'linear.final must be in 0..1, got 2.0'),
+        ('linear.start = 1.01', 'linear.start must be in 0..1, got 1.01'),
+        ('linear.steps = -100', 'linear.steps must not be negative, got -100'),
+        ('Runner.evaluation_envs = 3000', 'Runner.evaluation_envs = 3000 must be at most 256'),
+        ('Runner.num_envs = 3000', 'Runner.num_envs = 3000 must be at most 256'),
+    ],
+)
 def test_a_value_that_would_end_the_run_later_is_refused_before_anything_is_made(
     tmp_path, binding, says
 ):
@@ -211,6 +233,8 @@ def test_a_value_that_would_end_the_run_later_is_refused_before_anything_is_made
         tmp_path / 'run', (binding,), gin_file='ob2i_atari.gin', output=tmp_path / 'printed'
     )
     assert status == 2
-    assert re.fullmatch(rf'error: (Agent.epsilon fails at 0 agent steps: )?{re.escape(says)}',
-                        runs.last_line(printed))  # fmt: skip
+    assert re.fullmatch(
+        rf'error: (Agent.epsilon fails at 0 agent steps: )?{re.escape(says)}',
+        runs.last_line(printed),
+    )
     assert not (tmp_path / 'run').exists() and 'replay:' not in printed

@@ -37,15 +37,18 @@ def test_what_a_sound_environment_returns_passes():
         assert observations.shape == (2, 8) and info['final_obs'].dtype == np.uint8
 
 
-@pytest.mark.parametrize('fault, message', [
-    ('raises', 'raised RuntimeError in step 2: the simulator is gone'),
-    ('shape', 'observations of uint8 (2, 7) from step 2, not uint8 (2, 8)'),
-    ('dtype', 'observations of float64 (2, 8) from step 2, not uint8 (2, 8)'),
-    ('nan_reward', 'NaN or infinite rewards from step 2'),
-    ('nan_observation', 'NaN or infinite observations from step 2'),
-    ('wrong_flag', 'terminated of int64 (2,) from step 2, not bool (2,)'),
-    ('no_final_obs', "info['final_obs'] of <class 'NoneType'> None from step 2"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    'fault, message',
+    [
+        ('raises', 'raised RuntimeError in step 2: the simulator is gone'),
+        ('shape', 'observations of uint8 (2, 7) from step 2, not uint8 (2, 8)'),
+        ('dtype', 'observations of float64 (2, 8) from step 2, not uint8 (2, 8)'),
+        ('nan_reward', 'NaN or infinite rewards from step 2'),
+        ('nan_observation', 'NaN or infinite observations from step 2'),
+        ('wrong_flag', 'terminated of int64 (2,) from step 2, not bool (2,)'),
+        ('no_final_obs', "info['final_obs'] of <class 'NoneType'> None from step 2"),
+    ],
+)
 def test_an_environment_that_goes_wrong_is_a_line(fault, message, capfd):
     with unsound_environment(fault) as env:
         env.step(np.zeros(2, int))
@@ -200,9 +203,14 @@ def test_only_what_is_synced_is_certain_after_a_power_cut(tmp_path):
 @pytest.mark.parametrize('largest_file_bytes', [20_000, 22_000, 30_000])
 def test_nothing_follows_the_error_line_of_a_full_disk(tmp_path, largest_file_bytes):
     """Where the arrays of a checkpoint do not fit, and its replay does."""
-    bindings = ('Runner.num_iterations = 1', 'Runner.training_steps = 40', 'horizon = 4',
-                "make_linear_mdp.kind = 'linear'", 'make_linear_mdp.num_features = 300',
-                'EpisodeReplay.capacity_transitions = 10')  # fmt: skip
+    bindings = (
+        'Runner.num_iterations = 1',
+        'Runner.training_steps = 40',
+        'horizon = 4',
+        "make_linear_mdp.kind = 'linear'",
+        'make_linear_mdp.num_features = 300',
+        'EpisodeReplay.capacity_transitions = 10',
+    )
     started = runs.Started(tmp_path / 'run', bindings, largest_file_bytes=largest_file_bytes)
     status, printed = started.end()
     assert status == 1

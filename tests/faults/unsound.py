@@ -11,8 +11,18 @@ import gin
 from ob2i_tf import environments
 from ob2i_tf.environments.vector import DenseVectorEnv
 
-FAULTS = ('none', 'raises', 'raises_in_reset', 'hangs', 'shape', 'dtype', 'nan_reward',
-          'nan_observation', 'wrong_flag', 'no_final_obs')  # fmt: skip
+FAULTS = (
+    'none',
+    'raises',
+    'raises_in_reset',
+    'hangs',
+    'shape',
+    'dtype',
+    'nan_reward',
+    'nan_observation',
+    'wrong_flag',
+    'no_final_obs',
+)
 
 
 class _Corridor(gymnasium.Env):

@@ -26,10 +26,19 @@ def play(posterior, rng, steps):
     for step in steps:
         h = step % HORIZON
         over = np.array([h == HORIZON - 1])
-        posterior.observe(types.Step(
-            observation(rng, h), np.array([rng.integers(ACTIONS)]), np.zeros(1, np.int32),
-            np.array([rng.random()]), np.ones(1), observation(rng, h), over, over, step,
-        ))  # fmt: skip
+        posterior.observe(
+            types.Step(
+                observation(rng, h),
+                np.array([rng.integers(ACTIONS)]),
+                np.zeros(1, np.int32),
+                np.array([rng.random()]),
+                np.ones(1),
+                observation(rng, h),
+                over,
+                over,
+                step,
+            )
+        )
 
 
 def test_a_posterior_saved_within_an_episode_goes_on_the_same():
@@ -48,7 +57,7 @@ def test_a_posterior_saved_within_an_episode_goes_on_the_same():
 def test_what_it_cannot_take_is_refused():
     network = networks.build(
         networks.MultiHeadQNetwork(ACTIONS, 1, hidden_units=4, conv_layers=()), SHAPE, np.float32
-    )  # fmt: skip
+    )
     with pytest.raises(ValueError, match='LinearQNetwork takes, got MultiHeadQNetwork'):
         agents.LsviPosterior(network, network, None, 1, 0, horizon=HORIZON)
     network = networks.build(agents.LinearQNetwork(ACTIONS, 10), SHAPE, np.float32)
@@ -64,10 +73,15 @@ def test_an_episode_of_another_length_is_refused():
 
 @pytest.mark.parametrize(
     'keywords, name',
-    [({'lower': 1.0, 'upper': 0.5}, 'lower = 1.0'), ({'lower': 0.5, 'upper': 0.5}, 'upper = 0.5'),
-     ({'lower': -0.1}, 'lower = -0.1'), ({'regularisation': 0.0}, 'regularisation = 0.0'),
-     ({'bonus_scale': -1.0}, 'bonus_scale'), ({'noise_scale': -1.0}, 'noise_scale')],
-)  # fmt: skip
+    [
+        ({'lower': 1.0, 'upper': 0.5}, 'lower = 1.0'),
+        ({'lower': 0.5, 'upper': 0.5}, 'upper = 0.5'),
+        ({'lower': -0.1}, 'lower = -0.1'),
+        ({'regularisation': 0.0}, 'regularisation = 0.0'),
+        ({'bonus_scale': -1.0}, 'bonus_scale'),
+        ({'noise_scale': -1.0}, 'noise_scale'),
+    ],
+)
 def test_what_is_out_of_range_is_named(keywords, name):
     with pytest.raises(ValueError, match=name):
         posterior_of(**keywords)

@@ -35,9 +35,13 @@ def main():
                 for std, episodes in zip(column(table, 'score_std'), column(table, 'episodes'))
             ]
             axis.fill_between(
-                steps, [s - e for s, e in zip(scores, errors)],
-                [s + e for s, e in zip(scores, errors)], color=color, alpha=0.2, linewidth=0,
-            )  # fmt: skip
+                steps,
+                [s - e for s, e in zip(scores, errors)],
+                [s + e for s, e in zip(scores, errors)],
+                color=color,
+                alpha=0.2,
+                linewidth=0,
+            )
         (random,) = rows(HERE / game / 'random' / 'eval.csv')
         axis.axhline(float(random['score_mean']), color='gray', ls='--', label='random buttons')
         axis.set(title=game, xlabel='thousand agent steps', ylabel='evaluation score', xlim=0)

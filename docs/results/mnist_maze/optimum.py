@@ -79,8 +79,15 @@ def main():
     table = csv.writer(sys.stdout, lineterminator='\n')
     quantiles = (5, 25, 50, 75)
     table.writerow(
-        ['wall_density', 'maze_seed', 'walls', 'shortest_path', 'optimal_length', 'optimal_median',
-         'value_at_start']
+        [
+            'wall_density',
+            'maze_seed',
+            'walls',
+            'shortest_path',
+            'optimal_length',
+            'optimal_median',
+            'value_at_start',
+        ]
         + [f'gap_{q}' for q in quantiles]
     )
     for density, seed in MAZES:
@@ -89,8 +96,12 @@ def main():
         values = optimal_values(of_cells)
         ordered = np.sort(list(values.values()))
         gaps = np.percentile(ordered[:, -1] - ordered[:, -2], quantiles)
-        row = [steps_to_goal(of_cells, values) / shortest,
-               median_steps_to_goal(of_cells, values) / shortest, values[START].max(), *gaps]
+        row = [
+            steps_to_goal(of_cells, values) / shortest,
+            median_steps_to_goal(of_cells, values) / shortest,
+            values[START].max(),
+            *gaps,
+        ]
         table.writerow([density, seed, walls.mean(), shortest, *(f'{x:.4g}' for x in row)])
 
 
