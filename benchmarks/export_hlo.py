@@ -14,6 +14,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+
 import ob2i_tf  # noqa: F401  # isort: skip  # It selects Keras 2, before TensorFlow comes.
 import tensorflow as tf
 

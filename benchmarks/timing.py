@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import psutil
+
 import ob2i_tf  # noqa: F401  # isort: skip  # It selects Keras 2, before TensorFlow comes.
 import tensorflow as tf
 

@@ -9,10 +9,10 @@ AutoGraph. B is the number of environments, K of heads, A of actions.
 
 import inspect
 
+import gin
 import numpy as np
 import tensorflow as tf
 
-import gin
 from ob2i_tf import bonuses, networks
 from ob2i_tf.compiled import Compiled, check_traced
 from ob2i_tf.errors import ConfigError, NotFiniteError

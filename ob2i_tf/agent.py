@@ -1,12 +1,13 @@
 """The agent: acts, records whole episodes, and calls the learner on schedule."""
 
 import numbers
-from typing import Callable, Literal
+from collections.abc import Callable
+from typing import Literal
 
+import gin
 import numpy as np
 from absl import logging
 
-import gin
 from ob2i_tf import acting, metrics, schedules, types
 from ob2i_tf.errors import ConfigError
 

@@ -1,11 +1,12 @@
 """Exploration bonuses: what an agent is paid for visiting the unknown."""
 
-from typing import Callable, Literal, Sequence
+from collections.abc import Callable, Sequence
+from typing import Literal
 
+import gin
 import numpy as np
 import tensorflow as tf
 
-import gin
 from ob2i_tf import networks, tensors, types
 from ob2i_tf.compiled import check_traced
 from ob2i_tf.moments import RunningStd

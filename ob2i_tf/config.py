@@ -25,6 +25,7 @@ import typing
 
 import gin
 from gin import config_parser
+
 from ob2i_tf import installed, resources
 from ob2i_tf.errors import ConfigError
 
@@ -617,7 +618,9 @@ def _describe(hint):
     if (origin or hint) is collections.abc.Callable:
         return 'a reference, @name'
     return (
-        hint.__name__ if isinstance(hint, type) and not origin else str(hint).replace('typing.', '')
+        hint.__name__
+        if isinstance(hint, type) and not origin
+        else re.sub(r'(typing|collections\.abc)\.', '', str(hint))
     )
 
 

@@ -141,8 +141,8 @@ class Lock:
     def __init__(self, directory):
         self._held = []
         file = os.path.join(directory, 'lock')
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
-        for path, flags in ((file, flags), (directory, os.O_RDONLY | os.O_DIRECTORY)):
+        read_write = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+        for path, flags in ((file, read_write), (directory, os.O_RDONLY | os.O_DIRECTORY)):
             self._held.append(os.open(path, flags, 0o666))
             try:
                 fcntl.flock(self._held[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)

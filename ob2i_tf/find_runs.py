@@ -2,12 +2,11 @@
 
 import os
 from pathlib import Path
-from typing import List
 
 _INSIDE_A_RUN = ('checkpoints', 'replay', 'tensorboard')
 
 
-def find_runs(path, files) -> List[Path]:
+def find_runs(path, files) -> list[Path]:
     """Folders at or below `path` that hold any of `files`, each once, sorted.
 
     A folder that links lead to as well is named by its path without links, if that is below `path`.

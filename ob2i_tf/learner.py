@@ -1,11 +1,12 @@
 """One compiled gradient step, and the target network."""
 
-from typing import Callable, Literal, Optional
+from collections.abc import Callable
+from typing import Literal
 
+import gin
 import numpy as np
 import tensorflow as tf
 
-import gin
 from ob2i_tf import networks, optimizers, types
 from ob2i_tf.compiled import Compiled
 from ob2i_tf.errors import NotFiniteError
@@ -47,7 +48,7 @@ class QLearner(tf.Module):
         optimizer: Callable = optimizers.adam,
         loss: Literal[LOSSES] = 'squared',
         loss_scale: float = 1.0,
-        max_gradient_norm: Optional[float] = 10.0,
+        max_gradient_norm: float | None = 10.0,
         target_init: Literal[TARGET_INITS] = 'copy',
     ):
         super().__init__(name='learner')

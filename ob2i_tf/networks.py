@@ -5,12 +5,12 @@ D is the number of trunk features, H of hidden units of a head, K of heads, A of
 
 import functools
 import inspect
-from typing import Literal, Optional, Sequence
-
-import numpy as np
-import tensorflow as tf
+from collections.abc import Sequence
+from typing import Literal
 
 import gin
+import numpy as np
+import tensorflow as tf
 
 NOISES = ('factorised', 'independent')
 PRECISIONS = ('float32', 'bfloat16')
@@ -183,9 +183,9 @@ class MultiHeadQNetwork(tf.keras.Model):
         hidden_units: int = 512,
         conv_layers: Sequence = ((32, 8, 4), (64, 4, 2), (64, 3, 1)),
         conv_padding: Literal['valid', 'same'] = 'valid',
-        trunk_gradient_scale: Optional[float] = None,
+        trunk_gradient_scale: float | None = None,
         dueling: bool = False,
-        noise: Optional[Literal[NOISES]] = None,
+        noise: Literal[NOISES] | None = None,
         prior_scale: float = 0.0,
         value_scale: float = 1.0,
         train_output: bool = True,

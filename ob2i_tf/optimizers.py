@@ -2,9 +2,8 @@
 
 import math
 
-import tensorflow as tf
-
 import gin
+import tensorflow as tf
 
 
 @gin.configurable

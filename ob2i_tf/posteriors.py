@@ -6,12 +6,13 @@ either. A posterior that learns while the agent acts does so in `observe`.
 """
 
 import collections
-from typing import Callable, Literal
+from collections.abc import Callable
+from typing import Literal
 
+import gin
 import numpy as np
 import tensorflow as tf
 
-import gin
 from ob2i_tf import networks, optimizers, types
 from ob2i_tf.compiled import Compiled
 

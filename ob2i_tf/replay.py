@@ -18,13 +18,12 @@ import uuid
 import warnings
 import zipfile
 from pathlib import Path, PurePosixPath
-from typing import Optional
 
+import gin
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
-import gin
 from ob2i_tf import disk
 from ob2i_tf.errors import UserError
 from ob2i_tf.types import Episode, Transitions
@@ -93,7 +92,7 @@ class EpisodeReplay:
         history: int = 1,
         seed=0,
         observation_dtype=np.uint8,
-        capacity_episodes: Optional[int] = None,
+        capacity_episodes: int | None = None,
         exclude_oldest_episodes: int = 0,
         exclude_newest_episodes: int = 0,
     ):

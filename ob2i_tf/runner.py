@@ -12,16 +12,17 @@ import math
 import signal
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Callable, Literal, Optional, Sequence, Tuple
+from typing import Literal
 
+import gin
 import numpy as np
 import psutil
 import tensorflow as tf
 import tqdm
 from absl import logging
 
-import gin
 from ob2i_tf import (
     acting,
     config,
@@ -137,7 +138,7 @@ class Runner:
         require_gpu: bool = False,
         xla: Sequence[Literal[XLA_PARTS]] = (),
         tf32: bool = False,
-        profile: Optional[Tuple[int, int]] = None,
+        profile: tuple[int, int] | None = None,
     ):
         _check_counts(
             0,

@@ -5,7 +5,8 @@ A *frame* is a single observation (84x84 on Atari). A *stack* is what the networ
 T is the number of transitions of an episode, K the number of heads, A the number of actions.
 """
 
-from typing import Any, Callable, NamedTuple, Optional
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,7 +28,7 @@ class Episode(NamedTuple):
     actions: np.ndarray
     rewards: np.ndarray
     discounts: np.ndarray
-    context: Optional[np.ndarray] = None
+    context: np.ndarray | None = None
     first_id: int = 0
 
 

@@ -5,13 +5,14 @@ those of the moment in which they were computed: for episodes, when the episode 
 """
 
 import functools
-from typing import Literal, NamedTuple, Optional, Sequence, Union
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
+import gin
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
-import gin
 from ob2i_tf import bonuses, targets, tensors, types
 from ob2i_tf.compiled import Compiled, check_traced
 from ob2i_tf.replay import stack
@@ -156,12 +157,12 @@ class EpisodicUpdate(Update):
         seed=0,
         xla=False,
         batch_size: int = 32,
-        beta: Union[float, Sequence[float]] = 0.5,
+        beta: float | Sequence[float] = 0.5,
         alpha_1: float = 0.0,
         alpha_2: float = 0.0,
         greedy: Literal[targets.GREEDY_READINGS] = 'initial',
         mask_next_bonus: bool = True,
-        bonus: Optional[bonuses.Bonus] = None,
+        bonus: bonuses.Bonus | None = None,
         mask_probability: float = 1.0,
         tail: Literal[TAILS] = 'pad',
         consumption: Literal[CONSUMPTIONS] = 'in_parts',
@@ -197,7 +198,7 @@ class EpisodicUpdate(Update):
                 f'EpisodicUpdate.beta must be a number or one for each of the {network.num_heads} '
                 f'heads, got {beta}'
             )
-        if not (0 <= np.min(beta) and np.max(beta) <= 1):
+        if not (np.min(beta) >= 0 and np.max(beta) <= 1):
             raise ValueError(f'EpisodicUpdate.beta must be in 0..1, got {beta}')
         if tail != 'pad' and consumption != 'in_parts':
             logging.warning(
@@ -378,7 +379,7 @@ class TransitionUpdate(Update):
         batch_size: int = 32,
         alpha_1: float = 0.0,
         alpha_2: float = 0.0,
-        bonus: Optional[bonuses.Bonus] = None,
+        bonus: bonuses.Bonus | None = None,
         mask_probability: float = 1.0,
         double_q: bool = False,
         n_steps: int = 1,

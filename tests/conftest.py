@@ -1,8 +1,8 @@
 """Selects Keras 2 before any test imports TensorFlow; fixtures of several files."""
 
+import gin
 import pytest
 
-import gin
 import ob2i_tf  # noqa: F401
 
 

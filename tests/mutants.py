@@ -11,6 +11,7 @@ fail too. Exit status: 0 if every survivor is in EQUIVALENT.
 
 import argparse
 import ast
+import contextlib
 import copy
 import itertools
 import multiprocessing
@@ -238,10 +239,8 @@ class Slot:
         took_too_long = time.monotonic() > self.deadline
         if self.process.is_alive() and not took_too_long:
             return None
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self.process.join()
         if self.mutant:
             shutil.copy(ROOT / PACKAGE / self.mutant.file, self.tree / PACKAGE / self.mutant.file)

@@ -115,10 +115,9 @@ def test_arrays_that_do_not_fit_into_memory_are_not_read(tmp_path, monkeypatch):
 
 
 def test_an_array_that_is_larger_than_its_file_is_an_error(tmp_path):
-    with zipfile.ZipFile(tmp_path / 'arrays.npz', 'w') as archive:
-        with archive.open('a.npy', 'w') as member:
-            header = {'descr': '<f8', 'fortran_order': False, 'shape': (10**9,)}
-            np.lib.format.write_array_header_1_0(member, header)
+    header = {'descr': '<f8', 'fortran_order': False, 'shape': (10**9,)}
+    with zipfile.ZipFile(tmp_path / 'arrays.npz', 'w') as archive, archive.open('a.npy', 'w') as a:
+        np.lib.format.write_array_header_1_0(a, header)
     with pytest.raises(ValueError):
         run_folder.read_arrays(tmp_path)
 

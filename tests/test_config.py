@@ -5,12 +5,13 @@ import random
 import re
 import subprocess
 import sys
-from typing import Callable, Literal, Optional, Sequence, Tuple, Union
+from collections.abc import Callable, Sequence
+from typing import Literal
 
+import gin
 import numpy as np
 import pytest
 
-import gin
 from ob2i_tf import config, environments  # noqa: F401, which registers make_environment
 from ob2i_tf.errors import ConfigError
 from tests.processes import start
@@ -57,9 +58,9 @@ class Trial:
         seed: int = 0,
         update: Callable = Early,
         schedule: Callable = decay,
-        layers: Sequence[Tuple[int, int]] = ((32, 8),),
-        name: Optional[str] = None,
-        size: Union[int, str] = 1,
+        layers: Sequence[tuple[int, int]] = ((32, 8),),
+        name: str | None = None,
+        size: int | str = 1,
         tags=(),
         phases: Sequence[Literal['a', 'b']] = (),
     ):
@@ -421,6 +422,6 @@ def test_help():
 
 
 def test_a_configuration_that_needs_more_memory_than_there_is_is_wrong():
-    with pytest.raises(ConfigError, match='more memory than there is: .*10000000000'):
-        with config.constructing():
-            np.empty((10**10, 10**7))
+    memory = pytest.raises(ConfigError, match='more memory than there is: .*10000000000')
+    with memory, config.constructing():
+        np.empty((10**10, 10**7))

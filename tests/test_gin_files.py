@@ -5,7 +5,7 @@ import fnmatch
 import re
 import shutil
 from pathlib import Path
-from typing import NamedTuple, Tuple
+from typing import NamedTuple
 
 import pytest
 
@@ -59,7 +59,7 @@ TABLE = Path(__file__).with_name('gin_values.txt')
 class Entry(NamedTuple):
     """A line of the table: a section's patterns of rows, and what it says of them."""
 
-    patterns: Tuple[str, ...]
+    patterns: tuple[str, ...]
     binding: str
     value: str
     source: str

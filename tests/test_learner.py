@@ -122,7 +122,7 @@ def test_adam_and_clipping_against_numpy():
             rate = 0.1 * np.sqrt(1 - 0.9**step) / (1 - 0.8**step)
             weights[i] -= rate * first[i] / (np.sqrt(second[i]) + 1e-3)
             np.testing.assert_allclose(variables[i], weights[i], rtol=2e-4, atol=2e-5)
-    assert 0 < clipped and learner.learner_steps == 6
+    assert clipped > 0 and learner.learner_steps == 6
 
 
 def test_target_network_starts_equal_or_apart_and_is_copied():

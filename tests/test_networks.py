@@ -1,11 +1,11 @@
 import functools
 import re
 
+import gin
 import numpy as np
 import pytest
 import tensorflow as tf
 
-import gin
 from ob2i_tf import networks, optimizers, types
 from ob2i_tf.learner import QLearner
 from ob2i_tf.linear.agents import LinearQNetwork

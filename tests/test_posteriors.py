@@ -2,11 +2,11 @@
 
 import functools
 
+import gin
 import numpy as np
 import pytest
 import tensorflow as tf
 
-import gin
 from ob2i_tf import networks, optimizers, posteriors, types
 from ob2i_tf.learner import QLearner
 from ob2i_tf.replay import EpisodeReplay

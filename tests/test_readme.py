@@ -5,9 +5,9 @@ import re
 import shlex
 from pathlib import Path
 
+import gin
 import pytest
 
-import gin
 from ob2i_tf import config, runner  # noqa: F401, which registers all parts
 from tests.processes import start
 

@@ -341,8 +341,8 @@ def test_without_a_whole_checkpoint_the_run_stops(straight, tmp_path):
         output.strip()
         .splitlines()[-1]
         .startswith(
-            f'error: no checkpoint in {other}/checkpoints can be restored (the newest of 2: state.json '
-            'is not what was saved); '
+            f'error: no checkpoint in {other}/checkpoints can be restored (the newest of 2: '
+            'state.json is not what was saved); '
         )
     )
     assert all_rows(other) == before

@@ -14,8 +14,9 @@ import io
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import List, NamedTuple, Optional, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -45,15 +46,15 @@ class Recording(NamedTuple):
 
     title: str
     action_names: Sequence[str]
-    frames: List[np.ndarray]
+    frames: list[np.ndarray]
     actions: np.ndarray
     random: np.ndarray
     rewards: np.ndarray
     q_values: np.ndarray
     votes: np.ndarray
     bonuses: np.ndarray
-    cells: Optional[np.ndarray] = None
-    walls: Optional[np.ndarray] = None
+    cells: np.ndarray | None = None
+    walls: np.ndarray | None = None
     finished: bool = True
 
 
@@ -129,7 +130,7 @@ def _newest_frame(observation):
     return frame.copy() if frame.dtype == np.uint8 else np.uint8(255 * (frame > 0))
 
 
-def spikes(bonuses, count=NUM_SPIKES) -> List[int]:
+def spikes(bonuses, count=NUM_SPIKES) -> list[int]:
     """Steps of the most prominent maxima, in order of time.
 
     Args:

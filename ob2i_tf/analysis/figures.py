@@ -10,20 +10,20 @@ import itertools
 import math
 import re
 import textwrap
-from typing import List, NamedTuple
+from typing import NamedTuple
 
 import matplotlib
 
 matplotlib.use('Agg')
 
-import matplotlib.pyplot as plt  # noqa: E402
-import numpy as np  # noqa: E402
-import pandas as pd  # noqa: E402
-from matplotlib import ticker  # noqa: E402
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib import ticker
 
-from ob2i_tf.analysis import scores  # noqa: E402
-from ob2i_tf.analysis.load import game_order  # noqa: E402
-from ob2i_tf.environments.games import ATARI_49  # noqa: E402
+from ob2i_tf.analysis import scores
+from ob2i_tf.analysis.load import game_order
+from ob2i_tf.environments.games import ATARI_49
 
 INK = '#1a1c1f'
 # Okabe and Ito's colours, dark enough for lines on white and light enough for lines on black.
@@ -59,17 +59,12 @@ STYLE = {
     'savefig.dpi': 150,
     'figure.dpi': 100,
     'path.simplify': True,
-    **{
-        name: INK
-        for name in (
-            'text.color',
-            'axes.edgecolor',
-            'axes.labelcolor',
-            'xtick.color',
-            'ytick.color',
-            'axes.titlecolor',
-        )
-    },
+    'text.color': INK,
+    'axes.edgecolor': INK,
+    'axes.labelcolor': INK,
+    'axes.titlecolor': INK,
+    'xtick.color': INK,
+    'ytick.color': INK,
 }
 
 
@@ -201,7 +196,7 @@ def legend(figure, lines):
     )
 
 
-def _panels(runs, table, column, known, name, title, caption, ylabel) -> List[Figure]:
+def _panels(runs, table, column, known, name, title, caption, ylabel) -> list[Figure]:
     """Pages of panels, one a game, with thin lines for seeds and a band for the mean's interval."""
     by_game = {}
     for run in runs:
@@ -296,7 +291,7 @@ def _end_points(axis, known, game):
     return lines
 
 
-def learning_curves(runs, known) -> List[Figure]:
+def learning_curves(runs, known) -> list[Figure]:
     return _panels(
         runs,
         'eval',
@@ -311,7 +306,7 @@ def learning_curves(runs, known) -> List[Figure]:
     )
 
 
-def mean_bonus(runs) -> List[Figure]:
+def mean_bonus(runs) -> list[Figure]:
     """The mean UCB-bonus in the learning process (paper, its figure of the same name)."""
     return _panels(
         [run for run in runs if (run.train['bonus_mean'] > 0).any()],
@@ -325,7 +320,7 @@ def mean_bonus(runs) -> List[Figure]:
     )
 
 
-def relative_scores(mine, baseline, known, method, against, name) -> List[Figure]:
+def relative_scores(mine, baseline, known, method, against, name) -> list[Figure]:
     """Bars of one method's relative scores against a baseline (paper, appendix G).
 
     Args:
@@ -377,7 +372,7 @@ def relative_scores(mine, baseline, known, method, against, name) -> List[Figure
         ]
 
 
-def episode_length(runs, mine, baseline, known, method, against, name) -> List[Figure]:
+def episode_length(runs, mine, baseline, known, method, against, name) -> list[Figure]:
     """Length of games against relative score, a point a game (paper, failure analysis)."""
     lengths = {}
     for run in runs:
@@ -426,14 +421,14 @@ def episode_length(runs, mine, baseline, known, method, against, name) -> List[F
             rendered(
                 name,
                 f'Episode length and relative score: {method} against {against}',
-                'A point a game, named where it is further than 5% from 0. The paper finds its method '
-                'weak where games are short.',
+                'A point a game, named where it is further than 5% from 0. The paper finds its '
+                'method weak where games are short.',
                 figure,
             )
         ]
 
 
-def performance_profiles(normalised, known, draws=500) -> List[Figure]:
+def performance_profiles(normalised, known, draws=500) -> list[Figure]:
     """Share of runs above a normalised score (Agarwal et al. 2021), with bootstrap bands.
 
     Args:
@@ -482,9 +477,9 @@ def performance_profiles(normalised, known, draws=500) -> List[Figure]:
             rendered(
                 'performance_profiles',
                 'Performance profiles',
-                'Share of runs whose human-normalised score is above a threshold, each of the n games '
-                "counting alike; bands are 95% bootstrap intervals over seeds. The paper's lines are "
-                'of one mean a game.',
+                'Share of runs whose human-normalised score is above a threshold, each of the n '
+                'games counting alike; bands are 95% bootstrap intervals over seeds. '
+                "The paper's lines are of one mean a game.",
                 figure,
             )
         ]
@@ -495,7 +490,7 @@ def _share(games, taus):
     return np.mean([1 - np.searchsorted(v, taus, side='right') / len(v) for v in sorted_games], 0)
 
 
-def intervals(summary, known) -> List[Figure]:
+def intervals(summary, known) -> list[Figure]:
     """Mean, median, IQM and optimality gap with their intervals, beside the published columns."""
     published = scores.published_summary(known)
     published = published[published['frames_millions'] == 20]
@@ -527,8 +522,8 @@ def intervals(summary, known) -> List[Figure]:
             rendered(
                 'intervals',
                 'Human-normalised summary',
-                'Points and 95% stratified bootstrap intervals. Rows over different numbers of games '
-                'are not comparable; see the table.',
+                'Points and 95% stratified bootstrap intervals. Rows over different numbers of '
+                'games are not comparable; see the table.',
                 figure,
             )
         ]
@@ -544,7 +539,7 @@ def _slugs(names):
     return slugs
 
 
-def all_figures(runs, table, summary, known, score='score_last', method=None) -> List[Figure]:
+def all_figures(runs, table, summary, known, score='score_last', method=None) -> list[Figure]:
     """Every figure that these runs allow.
 
     Args:

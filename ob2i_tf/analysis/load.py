@@ -6,7 +6,7 @@ import math
 import os
 import re
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -63,19 +63,19 @@ class Run(NamedTuple):
     method: str
     game: str
     seed: str
-    config: Dict[str, Any]
+    config: dict[str, Any]
     environment: dict
     eval: pd.DataFrame
     train: pd.DataFrame
     games: pd.DataFrame
-    frames_planned: Optional[int]
+    frames_planned: int | None
 
 
 class Runs(NamedTuple):
     """All runs of a report, and what is wrong with them (sentences)."""
 
-    runs: List[Run]
-    problems: List[str]
+    runs: list[Run]
+    problems: list[str]
 
 
 def load(sources) -> Runs:
@@ -121,7 +121,7 @@ def _name_and_path(source):
 # One run.
 
 
-def _read_run(folder, name, problems) -> Optional[Run]:
+def _read_run(folder, name, problems) -> Run | None:
     def report(what):
         problems.append(f'{folder}: {what}')
 
@@ -223,7 +223,7 @@ def _read_text(path, report):
     return None
 
 
-def parse_config(text) -> Dict[str, Any]:
+def parse_config(text) -> dict[str, Any]:
     """{'Runner.seed': 0, 'Runner.update': '@EpisodicUpdate', ...} of a resolved config.gin."""
     config = {}
     for line in text.splitlines():
@@ -318,7 +318,7 @@ def _number(text):
 # What a run is a run of.
 
 
-def row_of(config) -> Optional[str]:
+def row_of(config) -> str | None:
     """The row of the paper's tables that a configuration is, by its parts; None if none is."""
     posterior = _part(config, 'Runner.posterior')
     if posterior == 'LsviPosterior':
@@ -379,13 +379,13 @@ def game_name(name) -> str:
 _PAPER_NAMES = {games.resolve(game): game for game in games.ATARI_49}
 
 
-def game_order(game) -> Tuple[int, str]:
+def game_order(game) -> tuple[int, str]:
     """A key that sorts games as the paper's table does, others after them."""
     known = game in games.ATARI_49
     return (games.ATARI_49.index(game) if known else len(games.ATARI_49), game)
 
 
-def bound(run, names, problems) -> Optional[Dict[str, Any]]:
+def bound(run, names, problems) -> dict[str, Any] | None:
     """{name: value} of bindings of a run; None, and a problem, if its config.gin lacks any."""
     missing = [name for name in names if name not in run.config]
     if missing:
@@ -398,7 +398,7 @@ def _natural(text):
     return [int(part) if part.isdigit() else part for part in re.split(r'(\d+)', text)]
 
 
-def differences(runs) -> Dict[str, Dict[str, List[Run]]]:
+def differences(runs) -> dict[str, dict[str, list[Run]]]:
     """{binding: {value as text: runs}} of the bindings in which runs of a method may not differ.
 
     Only bindings with two values and more; runs that lack a binding have '(not there)'.

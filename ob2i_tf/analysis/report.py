@@ -217,8 +217,8 @@ def _viewers(runs, out):
         f'<ul>{"".join(links)}</ul>'
         if links
         else (
-            '<p>None. <code>python -m ob2i_tf.analysis.episode RUN --out RUN/viewer</code> records one '
-            'of a run that has checkpoints.</p>'
+            '<p>None. <code>python -m ob2i_tf.analysis.episode RUN --out RUN/viewer</code> records '
+            'one of a run that has checkpoints.</p>'
         )
     )
     return f'<h3 id="viewers">Recorded games</h3>{shown}'

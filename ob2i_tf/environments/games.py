@@ -2,7 +2,7 @@
 
 import difflib
 import functools
-from typing import Dict, Iterable
+from collections.abc import Iterable
 
 from ale_py import roms
 
@@ -68,8 +68,8 @@ def normalise(name: str) -> str:
     return ''.join(c for c in name.lower() if c.isalnum())
 
 
-@functools.lru_cache(maxsize=None)
-def _roms() -> Dict[str, str]:
+@functools.cache
+def _roms() -> dict[str, str]:
     return {**{normalise(rom): rom for rom in roms.get_all_rom_ids()}, **_ALIASES}
 
 

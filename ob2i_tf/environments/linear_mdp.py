@@ -8,11 +8,11 @@ is one for each step apart, as LSVI wants it.
 import dataclasses
 from typing import Literal
 
+import gin
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-import gin
 from ob2i_tf.environments.vector import DenseVectorEnv
 
 KINDS = ('river_swim', 'tabular', 'linear')

@@ -5,13 +5,13 @@ Its rules are those of the paper and, where it is silent, of the maze of episodi
 """
 
 import collections
-from typing import Literal, Optional
+from typing import Literal
 
+import gin
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-import gin
 from ob2i_tf.environments import digits as mnist
 from ob2i_tf.environments.vector import DenseVectorEnv
 
@@ -51,7 +51,7 @@ def draw_walls(wall_density: float, maze_seed: int, exact_wall_count=False) -> n
             return walls
 
 
-def shortest_path(walls: np.ndarray) -> Optional[int]:
+def shortest_path(walls: np.ndarray) -> int | None:
     """Steps from start to goal without slips, or None if there is no path."""
     distance = {START: 0}
     queue = collections.deque([START])
@@ -95,7 +95,7 @@ class MnistMaze(gymnasium.Env):
         timeout_terminates: bool = False,
         exact_wall_count: bool = False,
         digits: str = 'auto',
-        render_mode: Optional[str] = None,
+        render_mode: str | None = None,
     ):
         if not 0 <= slip_probability <= 0.5:
             raise ValueError(

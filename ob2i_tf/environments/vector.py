@@ -1,6 +1,6 @@
 """Gymnasium environments as the vector environments that `environments.make` promises."""
 
-from typing import Callable
+from collections.abc import Callable
 
 import gymnasium
 import numpy as np

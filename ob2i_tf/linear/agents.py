@@ -2,10 +2,10 @@
 
 from typing import Literal
 
+import gin
 import numpy as np
 import tensorflow as tf
 
-import gin
 from ob2i_tf import posteriors
 from ob2i_tf.errors import ConfigError
 from ob2i_tf.linear import lsvi

@@ -7,12 +7,12 @@ import time
 import warnings
 
 import ale_py
+import gin
 import numpy as np
 import pytest
 from ale_py import roms
 from gymnasium.vector import AutoresetMode
 
-import gin
 from ob2i_tf import environments
 
 

@@ -18,6 +18,7 @@ import tempfile
 from pathlib import Path
 
 import gin
+
 from ob2i_tf import config, resources
 from ob2i_tf.errors import ConfigError
 

@@ -16,7 +16,7 @@ record follow the disks that a power cut may leave there, in a strict reading of
 import os
 import pickle
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 from tests.faults import injections
 
@@ -176,7 +176,7 @@ class Disk:
 class Cut(NamedTuple):
     operation: str  # Which came next.
     loss: float  # The chance with which a change was lost.
-    saved: Optional[str]  # The newest checkpoint of which the run knew that it was saved.
+    saved: str | None  # The newest checkpoint of which the run knew that it was saved.
     left: dict  # See `Disk.after_cut`.
 
 

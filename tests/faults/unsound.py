@@ -3,11 +3,11 @@
 import sys
 import time
 
+import gin
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-import gin
 from ob2i_tf import environments
 from ob2i_tf.environments.vector import DenseVectorEnv
 

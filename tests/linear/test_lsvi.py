@@ -118,7 +118,7 @@ def test_an_unknown_kind_is_named():
 def test_networks_that_fit_the_same_points_differ_where_there_are_none():
     """Figure 1, with a tenth of its steps."""
     x, y = regression.draw_points(np.random.default_rng(0))
-    assert len(x) == 60 and ((0 <= x) & (x < 0.6) | (0.8 <= x) & (x < 1)).all()
+    assert len(x) == 60 and ((x >= 0) & (x < 0.6) | (x >= 0.8) & (x < 1)).all()
     before, after = (regression.fit(x, y, steps) for steps in (0, 300))
     errors = [np.mean((fitted(x) - y[:, None]) ** 2) for fitted in (before, after)]
     assert errors[1] < 0.3 * errors[0] and errors[1] < np.var(y) / 2

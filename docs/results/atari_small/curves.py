@@ -7,7 +7,7 @@ import matplotlib
 
 matplotlib.use('Agg')
 
-from matplotlib import pyplot  # noqa: E402
+from matplotlib import pyplot
 
 HERE = Path(__file__).parent
 
