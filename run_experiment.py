@@ -5,6 +5,6 @@ import sys
 
 if __name__ == '__main__':
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Until `main` takes over: no traceback.
-    from ob2i_tf.main import main
+    from ob2i_tf.training.main import main
 
     sys.exit(main())

@@ -40,7 +40,7 @@ setup(
     packages=find_packages(include=['ob2i_tf', 'ob2i_tf.*']) + list(DATA),
     package_dir=DATA,
     package_data={package: ['*'] for package in DATA},
-    entry_points={'console_scripts': ['ob2i-tf = ob2i_tf.main:main']},
+    entry_points={'console_scripts': ['ob2i-tf = ob2i_tf.training.main:main']},
     # TF-Agents pins typing-extensions 4.5.0. The lower bounds keep pip from walking back through
     # years of releases in search of a set that accepts it.
     install_requires=[

@@ -17,7 +17,7 @@ import csv
 import tempfile
 from pathlib import Path
 
-from ob2i_tf import allocator
+from ob2i_tf.training import allocator
 
 allocator.keep_freed_memory()
 
@@ -35,7 +35,7 @@ from ob2i_tf import (  # noqa: E402
     targets,
     updates,
 )
-from ob2i_tf.runner import Runner  # noqa: E402
+from ob2i_tf.training.runner import Runner  # noqa: E402
 from tests import oracle  # noqa: E402
 
 STACK = (84, 84, 4)

@@ -128,7 +128,7 @@ def preemption_rows(transitions):
             [
                 sys.executable,
                 '-m',
-                'ob2i_tf.main',
+                'ob2i_tf.training.main',
                 '--gin_files=ob2i_atari.gin',
                 f'--base_dir={folder}',
                 *(f'--gin_bindings={name} = {value}' for name, value in settings.items()),

@@ -14,9 +14,9 @@ import numpy as np
 import tensorflow as tf
 
 from ob2i_tf import bonuses, networks
-from ob2i_tf.compiled import Compiled, check_traced
+from ob2i_tf.chunks import floating
 from ob2i_tf.errors import ConfigError, NotFiniteError
-from ob2i_tf.tensors import floating
+from ob2i_tf.tracing import Compiled, check_traced
 
 TIE_BREAKS = ('random', 'lowest')
 BELIEFS = ('sample', 'mean')

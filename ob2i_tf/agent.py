@@ -8,8 +8,9 @@ import gin
 import numpy as np
 from absl import logging
 
-from ob2i_tf import acting, metrics, schedules, types
+from ob2i_tf import acting, schedules, types
 from ob2i_tf.errors import ConfigError
+from ob2i_tf.training import logs
 
 WARMUPS = ('random', 'epsilon_greedy')
 HEAD_SPANS = ('game', 'episode')
@@ -35,7 +36,7 @@ class Agent:
       replay: EpisodeReplay.
       num_envs: number of environments.
       rng: numpy Generator for heads, exploration and ties.
-      phases: metrics.Phases that times 'act', 'targets' and 'gradient step'; None: its own.
+      phases: logs.Phases that times 'act', 'targets' and 'gradient step'; None: its own.
       xla: whether XLA compiles acting.
       preferences: how the agent acts, see acting.py.
       tie_break: see `acting.greedy_actions`.
@@ -100,7 +101,7 @@ class Agent:
         self.policy = acting.Policy(
             posterior, preferences, tie_break, xla=xla, name='Agent.preferences'
         )
-        self._phases = metrics.Phases() if phases is None else phases
+        self._phases = logs.Phases() if phases is None else phases
         self._num_envs = num_envs
         self._rng = rng
         self._epsilon = epsilon

@@ -7,10 +7,10 @@ import gin
 import numpy as np
 import tensorflow as tf
 
-from ob2i_tf import networks, tensors, types
-from ob2i_tf.compiled import check_traced
+from ob2i_tf import chunks, networks, types
+from ob2i_tf.chunks import floating
 from ob2i_tf.moments import RunningStd
-from ob2i_tf.tensors import floating
+from ob2i_tf.tracing import check_traced
 
 RND_SCALES = ('returns', 'bonuses')
 RND_STATES = ('state', 'next_state')
@@ -225,7 +225,7 @@ class RndBonus(Bonus):
     def __call__(self, experience):
         """See Bonus."""
         frames = experience.frames
-        tensors.for_slices(
+        chunks.for_slices(
             lambda start, end: self.frame_moments.update(frames[start:end]),
             tf.shape(frames)[0],
             _FRAMES_PER_PASS,
@@ -244,7 +244,7 @@ class RndBonus(Bonus):
         self.bonus_std.update(sums)
         next_bonus = tf.zeros_like(experience.next_q[:, 0]) + next_state[:, None]
         with tf.control_dependencies([errors]):
-            tensors.for_slices(
+            chunks.for_slices(
                 lambda start, end: self._learn(frames[start:end]),
                 tf.shape(frames)[0],
                 self._batch_size,
@@ -253,7 +253,7 @@ class RndBonus(Bonus):
 
     def errors(self, frames):
         """[n, *frame] -> [n]: how far the predictor is from the random network."""
-        return tensors.in_passes(
+        return chunks.in_passes(
             lambda start, end: self._errors(frames[start:end]),
             tf.shape(frames)[0],
             _FRAMES_PER_PASS,

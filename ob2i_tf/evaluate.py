@@ -21,9 +21,10 @@ import sys
 
 import numpy as np
 
-from ob2i_tf import cli, installed, sweep
+from ob2i_tf import cli, sweep
+from ob2i_tf.config import installed
 from ob2i_tf.errors import UserError
-from ob2i_tf.find_runs import find_runs
+from ob2i_tf.training.find_runs import find_runs
 
 COLUMNS = ('run', 'agent_steps', 'preferences', 'game', 'score', 'length')
 PREFERENCES = ('vote', 'head', 'mean')
@@ -110,7 +111,7 @@ def main(argv=None):
         parser.error(f'--out={arguments.out} is a folder')
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
     from ob2i_tf import acting
-    from ob2i_tf.learnt import load_learnt
+    from ob2i_tf.training.learnt import load_learnt
 
     failed, played_any = 0, False
     try:

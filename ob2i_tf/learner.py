@@ -8,8 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from ob2i_tf import networks, optimizers, types
-from ob2i_tf.compiled import Compiled
 from ob2i_tf.errors import NotFiniteError
+from ob2i_tf.tracing import Compiled
 
 LOSSES = ('squared', 'huber')
 TARGET_INITS = ('copy', 'random')

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from ob2i_tf.tensors import floating
+from ob2i_tf.chunks import floating
 
 
 class RunningStd(tf.Module):

@@ -24,8 +24,8 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from ob2i_tf import disk
 from ob2i_tf.errors import UserError
+from ob2i_tf.training import disk
 from ob2i_tf.types import Episode, Transitions
 
 with contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():

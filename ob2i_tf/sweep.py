@@ -37,10 +37,11 @@ import threading
 import time
 from pathlib import Path
 
-from ob2i_tf import cli, config, disk
-from ob2i_tf import main as program
+from ob2i_tf import cli, config
 from ob2i_tf.environments import games
 from ob2i_tf.errors import ConfigError, UserError, missing_package
+from ob2i_tf.training import disk
+from ob2i_tf.training import main as program
 
 _LAST_LINES = 5  # Of a log, reported of a trial that failed.
 _SAVING_SECONDS = 600  # At most, for a process that was told to save and end.
@@ -69,7 +70,7 @@ class Trial:
 
     @property
     def command(self):
-        return ['python', '-m', 'ob2i_tf.main', *self.arguments]
+        return ['python', '-m', 'ob2i_tf.training.main', *self.arguments]
 
     def rows(self):
         """Of train.csv: one for each iteration that is done."""
@@ -177,7 +178,10 @@ def _num_iterations(gin_file, bindings, own, base_dir):
     Other bindings may not change the values of its `own`.
     """
     with program.stderr_held_back():
-        from ob2i_tf import run_folder, runner  # noqa: F401  Registers all parts.
+        from ob2i_tf.training import (
+            run_folder,
+            runner,  # noqa: F401  Registers all parts.
+        )
     try:
         config.load([gin_file], bindings)
     except ConfigError as error:
@@ -221,7 +225,7 @@ def attempt(arguments, base_dir, folder, threads, stopping=lambda: False):
     variables = ('TF_NUM_INTRAOP_THREADS', 'OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS')
     with open(base_dir.with_name(base_dir.name + '.log'), 'a') as log:
         process = subprocess.Popen(
-            [sys.executable, '-m', 'ob2i_tf.main', *arguments],
+            [sys.executable, '-m', 'ob2i_tf.training.main', *arguments],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -13,9 +13,9 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from ob2i_tf import bonuses, targets, tensors, types
-from ob2i_tf.compiled import Compiled, check_traced
+from ob2i_tf import bonuses, chunks, targets, types
 from ob2i_tf.replay import stack
+from ob2i_tf.tracing import Compiled, check_traced
 
 TAILS = ('pad', 'other_episode')
 CONSUMPTIONS = ('in_parts', 'whole', 'pooled')
@@ -325,13 +325,13 @@ class EpisodicUpdate(Update):
         """The values of all stacks in [history - 1 + n, *frame]: -> [n, K, A]."""
         context = self.replay.history - 1
         seed = self._generator.make_seeds()[:, 0]
-        count = tensors.num_rows(frames) - context
+        count = chunks.num_rows(frames) - context
         if self._xla:  # It compiles anew for each shape.
             missing = -count % _XLA_STATE_MULTIPLE
             frames = tf.pad(frames, [[0, missing]] + [[0, 0]] * (len(frames.shape) - 1))
-        q_values = tensors.in_passes(
+        q_values = chunks.in_passes(
             lambda start, end: self._passes[network](frames[start : end + context], seed),
-            tensors.num_rows(frames) - context,
+            chunks.num_rows(frames) - context,
             self.states_per_pass,
             tf.TensorSpec([None, network.num_heads, network.num_actions], tf.float32),
         )

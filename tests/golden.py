@@ -62,8 +62,7 @@ def run_row(row, folder):
         run = subprocess.run(
             [
                 sys.executable,
-                '-m',
-                'ob2i_tf.main',
+                'run_experiment.py',
                 f'--gin_files={gin_file}.gin',
                 f'--base_dir={base_dir}',
                 *(f'--gin_bindings={name} = {value}' for name, value in settings.items()),

@@ -6,11 +6,11 @@ import resource
 import signal
 import sys
 
-from ob2i_tf import main
+from ob2i_tf.training import main
 
 # Each process is forked from one that has imported TensorFlow but not used it.
 _PROCESSES = multiprocessing.get_context('forkserver')
-_PROCESSES.set_forkserver_preload(['ob2i_tf.runner'])
+_PROCESSES.set_forkserver_preload(['ob2i_tf.training.runner'])
 
 
 def _in_process(argv, output, cwd, largest_file_bytes, stop_at, before):

@@ -5,8 +5,9 @@ import os
 
 import pytest
 
-from ob2i_tf import disk, errors, metrics, run_folder
+from ob2i_tf import errors
 from ob2i_tf.analysis import load
+from ob2i_tf.training import disk, logs, run_folder
 
 
 def fsynced(monkeypatch):
@@ -35,7 +36,7 @@ def test_each_created_folder_is_brought_to_the_disk(tmp_path, monkeypatch):
 def test_the_header_and_each_row_of_a_table_are_brought_to_the_disk(tmp_path, monkeypatch):
     path = tmp_path / 'rows.csv'
     paths = fsynced(monkeypatch)
-    log = metrics.CsvLog(path, ('a', 'b'))
+    log = logs.CsvLog(path, ('a', 'b'))
     assert paths == [str(path)] and path.read_text() == 'a,b\n'
     log.write({'a': 1, 'b': 2.5})
     assert paths == [str(path)] * 2 and path.read_text() == 'a,b\n1,2.5\n'
@@ -55,7 +56,7 @@ def replace(path):
 @pytest.mark.parametrize('change', [append, replace, lambda path: path.write_text(''), os.remove])
 def test_a_table_changed_by_another_program_takes_no_further_row(tmp_path, change):
     path = tmp_path / 'rows.csv'
-    log = metrics.CsvLog(path, ('a', 'b'))
+    log = logs.CsvLog(path, ('a', 'b'))
     log.write({'a': 1, 'b': 2.5})
     change(path)
     left = path.read_text() if path.exists() else None
@@ -67,7 +68,7 @@ def test_a_table_changed_by_another_program_takes_no_further_row(tmp_path, chang
 
 def test_a_row_edited_in_place_is_noticed_at_the_next_checkpoint(tmp_path):
     path = tmp_path / 'rows.csv'
-    log = metrics.CsvLog(path, ('a', 'b'))
+    log = logs.CsvLog(path, ('a', 'b'))
     log.write({'a': 1, 'b': 2.5})
     assert log.describe() == disk.describe(path)
     with open(path, 'r+') as file:
@@ -78,11 +79,11 @@ def test_a_row_edited_in_place_is_noticed_at_the_next_checkpoint(tmp_path):
 
 def test_a_resumed_table_knows_what_it_holds(tmp_path):
     path = tmp_path / 'rows.csv'
-    log = metrics.CsvLog(path, ('a', 'b'))
+    log = logs.CsvLog(path, ('a', 'b'))
     log.write({'a': 1, 'b': 2.5})
     seen = log.describe()
     log.write({'a': 2, 'b': 3.5})
-    resumed = metrics.CsvLog(path, ('a', 'b'), seen)
+    resumed = logs.CsvLog(path, ('a', 'b'), seen)
     resumed.write({'a': 3, 'b': 4.5})
     assert resumed.describe() == disk.describe(path)
     assert path.read_text() == 'a,b\n1,2.5\n3,4.5\n'
@@ -120,8 +121,8 @@ def test_nothing_is_written_through_a_link(tmp_path):
     for write in (
         lambda: disk.Lock(tmp_path),
         lambda: disk.replace_text(tmp_path / 'config.gin', 'text'),
-        lambda: metrics.CsvLog(tmp_path / 'rows.csv', ('a',)),
-        lambda: metrics.CsvLog(tmp_path / 'rows.csv', ('a',), disk.describe(victim, 2)),
+        lambda: logs.CsvLog(tmp_path / 'rows.csv', ('a',)),
+        lambda: logs.CsvLog(tmp_path / 'rows.csv', ('a',), disk.describe(victim, 2)),
     ):
         with pytest.raises(OSError):
             write()
@@ -143,7 +144,7 @@ def test_pipes_and_devices_are_refused_not_waited_for(tmp_path, make):
     for use in (
         lambda: disk.describe(tmp_path / 'train.csv', 5),
         lambda: disk.replace_text(tmp_path / 'train.csv', 'text'),
-        lambda: metrics.CsvLog(tmp_path / 'train.csv', ('a', 'b')),
+        lambda: logs.CsvLog(tmp_path / 'train.csv', ('a', 'b')),
     ):
         with pytest.raises(OSError, match=r'train\.csv'):
             use()

@@ -7,7 +7,8 @@ import shutil
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from ob2i_tf import evaluate, main
+from ob2i_tf import evaluate
+from ob2i_tf.training import main
 
 BINDINGS = (
     'Runner.num_iterations = 1',

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
-from ob2i_tf import config, runner  # noqa: F401, which registers all parts
+from ob2i_tf import config
+from ob2i_tf.training import runner  # noqa: F401, which registers all parts
 from tests.processes import start
 
 FILES = config.available()

@@ -6,9 +6,11 @@ import sys
 
 import pytest
 
-from ob2i_tf import evaluate, installed, learnt
+from ob2i_tf import evaluate
 from ob2i_tf.analysis import episode
+from ob2i_tf.config import installed
 from ob2i_tf.errors import ConfigError
+from ob2i_tf.training import learnt
 
 pytestmark = pytest.mark.usefixtures('clean_gin')
 LEAVES_A_MARK = 'import pathlib\npathlib.Path({mark!r}).touch()\n'

@@ -63,7 +63,8 @@ def test_its_data_comes_along_and_nothing_shadows_gin(installed, tmp_path):
         installed,
         '-c',
         'import gin, ob2i_tf, os\n'
-        'from ob2i_tf import config, resources\n'
+        'from ob2i_tf import config\n'
+        'from ob2i_tf.config import resources\n'
         'gin.configurable\n'
         'print(ob2i_tf.__file__)\n'
         'print(*config.available())\n'

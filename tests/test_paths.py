@@ -9,10 +9,10 @@ import sys
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from campaigns import runs
 from ob2i_tf import config, evaluate, sweep
 from ob2i_tf.analysis import __main__ as report
 from ob2i_tf.analysis import load
-from tests.faults import runs
 
 pytestmark = pytest.mark.usefixtures('clean_gin')
 BYTES = os.fsdecode(b'\xc3\xbc\xff')  # An 'ü' in UTF-8, and a byte that never is.
@@ -24,7 +24,7 @@ def command(base_dir, bindings=SHORT):
     return [
         sys.executable,
         '-m',
-        'ob2i_tf.main',
+        'ob2i_tf.training.main',
         f'--gin_files={runs.GIN_FILE}',
         f'--base_dir={base_dir}',
         *(f'--gin_bindings={b}' for b in bindings),

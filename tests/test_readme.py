@@ -8,7 +8,8 @@ from pathlib import Path
 import gin
 import pytest
 
-from ob2i_tf import config, runner  # noqa: F401, which registers all parts
+from ob2i_tf import config
+from ob2i_tf.training import runner  # noqa: F401, which registers all parts
 from tests.processes import start
 
 README = (Path(__file__).resolve().parents[1] / 'README.md').read_text()

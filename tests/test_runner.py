@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from ob2i_tf import checkpoint, csv_columns, run_folder, runner
 from ob2i_tf.agent import Agent
 from ob2i_tf.errors import UserError
+from ob2i_tf.training import checkpoints, csv_columns, run_folder, runner
 from tests.processes import start
 
 SETTINGS = {
@@ -359,7 +359,7 @@ def test_a_full_disk_ends_the_run_and_leaves_earlier_checkpoints_whole(
     output = run(other, status=1, largest_file_bytes=kilobytes * 1000)
     assert output.splitlines()[-1].startswith(f'error: cannot write to the run folder {other}')
     (whole,) = (other / 'checkpoints').iterdir()
-    assert not checkpoint.damage(whole)
+    assert not checkpoints.damage(whole)
     run(other)
     assert all_rows(other) == all_rows(base_dir)
     assert events(other) == events(base_dir)
@@ -552,7 +552,7 @@ def test_nan_stops_the_run_and_keeps_the_last_good_checkpoint(straight, tmp_path
     last = run(other, status=1, **settings).strip().splitlines()[-1]
     assert last.startswith('error: ') and ('loss' in last or 'NaN' in last)
     (kept,) = (other / 'checkpoints').iterdir()
-    assert kept.name == '000000000120' and not checkpoint.damage(kept)
+    assert kept.name == '000000000120' and not checkpoints.damage(kept)
 
 
 def test_scores_are_raw_and_returns_are_clipped(tmp_path):
@@ -588,7 +588,9 @@ def test_asking_for_the_commit_writes_nothing_into_the_checkout(tmp_path, monkey
         identity = ('-c', 'user.name=a', '-c', 'user.email=a@b')
         subprocess.run(['git', *identity, *arguments], cwd=tmp_path, check=True)
 
-    monkeypatch.setattr(run_folder, '__file__', str(tmp_path / 'ob2i_tf' / 'run_folder.py'))
+    monkeypatch.setattr(
+        run_folder, '__file__', str(tmp_path / 'ob2i_tf' / 'training' / 'run_folder.py')
+    )
     (tmp_path / 'file').touch()
     for arguments in (('init', '-q'), ('add', 'file'), ('commit', '-qm', 'a')):
         git(*arguments)

@@ -13,9 +13,10 @@ import time
 import psutil
 import pytest
 
-from ob2i_tf import config, disk, sweep
+from campaigns import sweeps
+from ob2i_tf import config, sweep
 from ob2i_tf.errors import ConfigError
-from tests.faults import sweeps
+from ob2i_tf.training import disk
 
 TINY = (
     'Runner.num_iterations = 2',

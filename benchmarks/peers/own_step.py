@@ -2,7 +2,7 @@
 
 import sys
 
-from ob2i_tf import allocator
+from ob2i_tf.training import allocator
 
 allocator.keep_freed_memory()
 

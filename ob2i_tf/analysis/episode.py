@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ob2i_tf import cli, installed
+from ob2i_tf import cli
+from ob2i_tf.config import installed
 from ob2i_tf.errors import UserError, missing_package
 
 NUM_SPIKES = 8  # As the paper's figure of VideoPinball.
@@ -72,7 +73,7 @@ def record(run, seed=0, max_steps=3000, allow_imports=()) -> Recording:
     """
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
     from ob2i_tf import acting, bonuses, config, environments
-    from ob2i_tf.learnt import load_learnt
+    from ob2i_tf.training.learnt import load_learnt
 
     if not (Path(run) / 'config.gin').is_file():
         raise UserError(f'{run} is no run folder: it has no config.gin')

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from ob2i_tf import csv_columns, disk, environments
+from ob2i_tf import environments
 from ob2i_tf.environments import games
 from ob2i_tf.errors import UserError
-from ob2i_tf.find_runs import find_runs
+from ob2i_tf.training import csv_columns, disk
+from ob2i_tf.training.find_runs import find_runs
 
 TRAIN_COLUMNS = (
     'iteration',

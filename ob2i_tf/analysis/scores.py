@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from ob2i_tf import resources
 from ob2i_tf.analysis.load import game_order
+from ob2i_tf.config import resources
 from ob2i_tf.environments.games import ATARI_49
 
 SCORE_COLUMNS = ('method', 'game', 'seed', 'frames', 'episodes', 'score_last', 'score_best')

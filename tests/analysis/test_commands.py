@@ -16,11 +16,11 @@ runpy.run_module({module!r}, run_name='__main__')
 @pytest.mark.parametrize(
     'module, package, arguments',
     [
-        ('analysis.__main__', 'pandas', ['runs']),
-        ('analysis.mazes', 'pandas', ['runs']),
-        ('analysis.regret', 'pandas', ['runs']),
-        ('linear.theorem', 'matplotlib', []),
-        ('linear.regression', 'matplotlib', []),
+        ('ob2i_tf.analysis', 'pandas', ['runs']),
+        ('experiments.mnist_maze', 'pandas', ['runs']),
+        ('experiments.regret', 'pandas', ['runs']),
+        ('experiments.theorem_1', 'matplotlib', []),
+        ('experiments.figure_1', 'matplotlib', []),
     ],
 )
 def test_a_missing_extra_is_one_line_that_says_how_to_install_it(
@@ -29,7 +29,7 @@ def test_a_missing_extra_is_one_line_that_says_how_to_install_it(
     code = WITHOUT.format(
         package=package,
         arguments=[*arguments, '--out', str(tmp_path / 'out')],
-        module=f'ob2i_tf.{module}',
+        module=module,
     )
     ended = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True)
     assert ended.returncode == 1 and ended.stdout == ''

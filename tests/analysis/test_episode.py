@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ob2i_tf.analysis import episode
-from ob2i_tf.learnt import load_learnt
+from ob2i_tf.training.learnt import load_learnt
 from tests.browser import browser, needs_browser  # noqa: F401, a fixture
 from tests.test_runner import newest, run
 

@@ -161,7 +161,7 @@ def test_latex_and_markdown_escape():
 @pytest.fixture(scope='module')
 def real(tmp_path_factory):
     """A report of real runs, one of which has a name of its own, by a process of its own."""
-    runs = ROOT / 'docs' / 'results' / 'atari_small'
+    runs = ROOT / 'experiments' / 'atari_small'
     out = tmp_path_factory.mktemp('real')
     code = (
         'import sys\n'

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from experiments.figure_1 import __main__ as regression
+from experiments.theorem_1 import __main__ as theorem
 from ob2i_tf.environments import linear_mdp
-from ob2i_tf.linear import lsvi, regression, theorem
+from ob2i_tf.linear import lsvi
 
 
 def episodes(mdp, count, rng):

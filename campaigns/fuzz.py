@@ -1,0 +1,232 @@
+"""Mutated gin files and bindings: each is a run, or one clear line.
+
+  python -m campaigns.fuzz --count=5000 --seed=0
+
+In one process, without training: reading, checking, and writing the resolved configuration. A try
+fails if anything but a ConfigError is raised, if its message is not one that names where it is
+from, if a binding that was accepted does not show in the resolved configuration, or if that
+configuration does not load as itself.
+"""
+
+import argparse
+import ast
+import collections
+import random
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+import gin
+
+from ob2i_tf import config
+from ob2i_tf.config import resources
+from ob2i_tf.errors import ConfigError
+
+VALUES = (
+    '0',
+    '1',
+    '-1',
+    '3',
+    '1e3',
+    '1e-3',
+    '0.5',
+    '-0.0',
+    '1e999',
+    'True',
+    'None',
+    "''",
+    "'x'",
+    "'Pong'",
+    "'initial'",
+    '()',
+    '[1, 2]',
+    '((1, 2, 3),)',
+    '{}',
+    "{'a': 1}",
+    '@adam',
+    '@adam()',
+    '@UcbBonus()',
+    '@UcbBonus',
+    '@TransitionUpdate',
+    '@head_preferences',
+    '@linear',
+    '%horizon',
+    '%nothing',
+    '@nothing',
+    '9' * 30,
+    '0x10',
+    '1_000',
+    'nan',
+    "b'x'",
+    '1j',
+    '...',
+    'lambda: 0',
+    '-',
+    '(1',
+    '@',
+    '%',
+    '"""a\nb"""',
+    '1 + 1',
+    "'a' 'b'",
+    'gin.REQUIRED',
+    '%gin.REQUIRED',
+    '@gin.macro()',
+    '1 # c',
+)
+LINES = (
+    'import no_such_module',
+    'import os.path',
+    'import gin as g',
+    'from os import path',
+    "include 'base/atari.gin'",
+    "include 'nothing.gin'",
+    "include ''",
+    'include',
+    'import',
+    'x = 1',
+    'a/b = 2',
+    'a/b/c.d = 3',
+    'Runner:',
+    '  seed = 1',
+    '# nothing',
+    ';',
+    '\\',
+    '\f',
+    '\t',
+)
+ALPHABET = '@%()[]{}.,:/=\'"\\\n \t#-+0123456789eExabcTrueNone_$?!;*\x00\xe9\u2028\ufeff'
+
+
+def _gin_files():
+    folder = Path(resources.folder('gin'))
+    return {p.name: p.read_text() for p in sorted(folder.glob('*.gin'))}
+
+
+def _names():
+    """'Name.parameter' of every binding in the project's own files."""
+    files = (path.read_text() for path in Path(resources.folder('gin')).rglob('*.gin'))
+    return sorted(set(re.findall(r'^([\w/]+\.\w+) =', '\n'.join(files), re.M)))
+
+
+def _mutated_text(rng, text):
+    for _ in range(rng.randint(1, 3)):
+        at = rng.randrange(len(text) + 1)
+        text = (
+            text[:at]
+            + rng.choice(['', *rng.choices(ALPHABET, k=3)])
+            + text[at + rng.choice([0, 0, 1, 3, 20]) :]
+        )
+    return text
+
+
+def mutated(rng, texts, names):
+    """(text of a gin file or None to take `row`, row, bindings): one case."""
+    row = rng.choice(sorted(texts))
+    binding = f'{rng.choice(names)} = {rng.choice(VALUES)}'
+    kind = rng.randrange(6)
+    if kind == 0:  # A binding of the project's own on a row, with another value.
+        return None, row, [binding]
+    if kind == 1:  # A misspelt one.
+        return None, row, [_mutated_text(rng, binding)]
+    if kind == 2:  # Several, which may fight.
+        return None, row, [f'{rng.choice(names)} = {rng.choice(VALUES)}' for _ in range(3)]
+    if kind == 3:
+        return None, row, [f'{rng.choice(["x", "a", "Runner"])}/{binding}']
+    lines = texts[row].splitlines()
+    if kind == 4:  # A file with lines doubled, dropped, swapped or new.
+        for _ in range(rng.randint(1, 3)):
+            at = rng.randrange(len(lines) + 1)
+            lines[at : at + rng.randint(0, 1)] = [rng.choice([binding, *LINES, *lines])]
+        return '\n'.join(lines), row, []
+    return _mutated_text(rng, texts[row]), row, []
+
+
+def fault(path, bindings):
+    """'' if the case ends as it should, else what is wrong; and 'accepted' or 'refused'."""
+    try:
+        layers = config.read([path], bindings)
+        config.apply(layers)
+    except ConfigError as error:
+        message = ' '.join(str(error).split())
+        named = any(part in message for part in ('--gin_bindings', '.gin', 'make_environment.name'))
+        return '' if named else f'names no file or flag: {message}', 'refused'
+    except Exception as error:
+        return f'{type(error).__name__}: {error}', 'raised'
+    text = config.resolved_config()
+    for binding in layers[-1] if bindings else ():
+        ignored = _ignored(binding, layers, text)
+        if ignored:
+            return ignored, 'accepted'
+    try:
+        config.load([], [text])
+        again = config.resolved_config()
+    except ConfigError as error:
+        return f'its config.gin does not load: {error}', 'accepted'
+    return '' if again == text else 'its config.gin is not that of itself', 'accepted'
+
+
+def _ignored(binding, layers, text):
+    """What is wrong if a literal binding, the last one of its name, is not in the resolved text."""
+    parameter = getattr(binding, 'parameter', '')
+    last = [
+        b
+        for layer in layers
+        for b in layer
+        if getattr(b, 'parameter', '') == parameter and not isinstance(b, config._Import)
+    ][-1:]
+    if not parameter or last != [binding]:
+        return ''
+    values = re.findall(rf'^\S*\.{re.escape(parameter)} = (.*)$', text, re.M)
+    try:
+        there = [ast.literal_eval(value) for value in values if not value.startswith('@')]
+        if any(type(v) is type(binding.value) and v == binding.value for v in there):
+            return ''
+        ast.literal_eval(repr(binding.value))
+    except (ValueError, SyntaxError):
+        return ''  # References are compared by loading the text again.
+    return f'{binding} = {binding.value!r} is ignored; it says {values}'
+
+
+def campaign(count, seed):
+    """(counts of outcomes, the cases that failed), the same for the same seed."""
+    from ob2i_tf.training import runner  # noqa: F401, which registers all parts
+
+    rng, texts = random.Random(seed), _gin_files()
+    names = _names()
+    outcomes, failures = collections.Counter(), []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / 'case.gin'
+        for _ in range(count):
+            text, row, bindings = mutated(rng, texts, names)
+            if text is not None:
+                path.write_text(text, encoding='utf-8')
+            try:
+                wrong, outcome = fault(row if text is None else str(path), bindings)
+            finally:
+                gin.clear_config()
+            outcomes[outcome] += 1
+            if wrong:
+                failures.append((row, bindings or text, wrong))
+    return outcomes, failures
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        'campaigns.fuzz', description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument('--count', type=int, default=5000)
+    parser.add_argument('--seed', type=int, default=0)
+    arguments = parser.parse_args()
+    outcomes, failures = campaign(arguments.count, arguments.seed)
+    for row, case, wrong in failures:
+        print(f'{row}: {case!r}\n  {wrong}')
+    print(
+        f'{arguments.count} cases, seed {arguments.seed}: {dict(outcomes)}, '
+        f'{len(failures)} failures'
+    )
+    return int(bool(failures))
+
+
+if __name__ == '__main__':
+    sys.exit(main())

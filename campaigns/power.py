@@ -1,0 +1,216 @@
+"""Power cuts: what may be left on the disk of a run, where only fsync makes anything certain.
+
+The file operations of a run are recorded with the content of its folder before each. From the
+record follow the disks that a power cut may leave there, in a strict reading of POSIX:
+
+- A file is certain up to its last fsync. Until the next one it may hold anything that it held
+  since, or a part of that, its end missing or zero; a new file may be empty. What all contents
+  since have in common at their start stays.
+- A name in a folder (made, renamed, removed) is certain once the folder itself was synced. Of the
+  changes until then any may be lost and any kept, whatever their order. A rename is one change:
+  the new name replaces the old one, or everything is as before. Syncing a file does not make its
+  name certain.
+- With the name of a folder all that it holds is lost.
+"""
+
+import os
+import pickle
+from pathlib import Path
+from typing import NamedTuple
+
+from campaigns import injections
+
+_SYNCS = 'fsync', 'fsync of a folder'
+
+
+def record(root, journal):
+    """Records the operations below `root` in the file `journal`; an injection.
+
+    Args:
+      root: A folder; what it holds now is certain.
+      journal: Grows by [(operation, what it is about, `look` before it)].
+    """
+    from ob2i_tf.training.checkpoints import Checkpoints
+
+    file, known, save = open(journal, 'wb'), {}, Checkpoints.save
+    pickler = pickle.Pickler(file)  # One for all: content that it knows is written once.
+
+    def note(operation, about):
+        if operation in (*_SYNCS, 'open to truncate'):
+            about = os.stat(about).st_ino if os.path.exists(about) else None
+        pickler.dump((operation, about, look(root, known)))
+        file.flush()
+
+    def save_and_note(self, *arguments):
+        save(self, *arguments)
+        note('saved', self.all()[0].name)
+
+    Checkpoints.save = save_and_note
+    injections.before_operations(note, root)
+
+
+def look(root, known):
+    """{inode: content of the file, or {name: inode} of the folder}, `root` first."""
+    nodes = {}
+
+    def enter(path):
+        inode = os.stat(path).st_ino
+        nodes[inode] = {}
+        if os.path.isdir(path):
+            nodes[inode] = {name: enter(os.path.join(path, name)) for name in os.listdir(path)}
+        else:
+            content = Path(path).read_bytes()
+            nodes[inode] = known.setdefault(content, content)
+        return inode
+
+    enter(root)
+    return nodes
+
+
+def read(journal):
+    """What `record` wrote, as a list."""
+    entries = []
+    with open(journal, 'rb') as file:
+        unpickler = pickle.Unpickler(file)
+        while file.peek(1):
+            entries.append(unpickler.load())
+    return entries
+
+
+class _File:
+    """One inode: its content at the last fsync, and each one since."""
+
+    def __init__(self):
+        self._contents = [b'']
+
+    def see(self, content):
+        if content != self._contents[-1]:
+            self._contents.append(content)
+
+    def sync(self):
+        del self._contents[:-1]
+
+    def after_cut(self, rng, loss):
+        if loss == 1:
+            return self._contents[0]
+        if rng.random() >= loss:
+            return self._contents[-1]
+        content = rng.choice(self._contents)
+        certain = len(os.path.commonprefix(self._contents))
+        left = content[: rng.randint(certain, len(content))]
+        return left if rng.random() < 0.5 else left.ljust(len(content), b'\0')
+
+
+class _Folder:
+    """One inode: its names at the last fsync, and each change since, {name: node or None}."""
+
+    def __init__(self):
+        self._synced, self._names, self._changes = {}, {}, []
+
+    def see(self, names):
+        renamed = set()
+        for name, node in names.items():
+            if self._names.get(name) is not node:
+                old = [n for n, x in self._names.items() if x is node and n not in names]
+                self._changes.append({**dict.fromkeys(old), name: node})
+                renamed.update(old)
+        gone = self._names.keys() - names.keys() - renamed
+        self._changes += [{name: None} for name in sorted(gone)]
+        self._names = names
+
+    def sync(self):
+        self._synced, self._changes = self._names, []
+
+    def after_cut(self, rng, loss):
+        names = self._synced
+        for change in self._changes:
+            if rng.random() >= loss:  # A node has one name at a time.
+                names = {n: x for n, x in names.items() if x not in change.values()} | change
+        return {name: node for name, node in names.items() if node}
+
+
+class Disk:
+    """The inodes of a disk, as a record is gone through; numbers are used again, nodes are not.
+
+    What it is made with, a `look`, is certain.
+    """
+
+    def __init__(self, looked):
+        self._nodes = {}
+        self.see(looked)
+        for node in self._nodes.values():
+            node.sync()
+
+    def see(self, looked):
+        self._root = next(iter(looked))
+        self._nodes = {
+            inode: self._nodes.get(inode) or (_Folder() if isinstance(content, dict) else _File())
+            for inode, content in looked.items()
+        }
+        for inode, content in looked.items():
+            if isinstance(content, dict):
+                content = {name: self._nodes[i] for name, i in content.items()}
+            self._nodes[inode].see(content)
+
+    def do(self, operation, about):
+        if operation in _SYNCS:
+            self._nodes[about].sync()
+        if operation == 'open to truncate' and about:
+            self._nodes[about].see(b'')
+
+    def after_cut(self, rng, loss):
+        """{path: its content, None for a folder}, where each change is lost with that chance."""
+
+        def walk(node, path):
+            left = node.after_cut(rng, loss)
+            if isinstance(node, _File):
+                yield path, left
+                return
+            yield path, None
+            for name, child in left.items():
+                yield from walk(child, path / name)
+
+        return dict(walk(self._nodes[self._root], Path()))
+
+
+class Cut(NamedTuple):
+    operation: str  # Which came next.
+    loss: float  # The chance with which a change was lost.
+    saved: str | None  # The newest checkpoint of which the run knew that it was saved.
+    left: dict  # See `Disk.after_cut`.
+
+
+def cuts(journals, root, rng, losses):
+    """[Cut], one before each operation for each of `losses`; each disk that is left only once.
+
+    Args:
+      journals: of `record`, of processes one after another.
+      root: as the last one left it.
+      rng: random.Random.
+      losses: chances with which a change is lost; 1: all that can be.
+    """
+    entries = [entry for journal in journals for entry in read(journal)]
+    entries.append(('end', None, look(root, {})))
+    disk, saved, found, seen = Disk(entries[0][2]), None, [], set()
+    for operation, about, looked in entries:
+        disk.see(looked)
+        if operation == 'saved':
+            saved = about
+        for loss in losses:
+            left = disk.after_cut(rng, loss)
+            key = (saved, frozenset(left.items()))
+            if key not in seen:
+                seen.add(key)
+                found.append(Cut(operation, loss, saved, left))
+        disk.do(operation, about)
+    return found
+
+
+def write(left, root):
+    """Makes the disk that a cut left, below the empty folder `root`."""
+    for path, content in left.items():
+        path = Path(root) / path
+        if content is None:
+            path.mkdir(exist_ok=True)
+        else:
+            path.write_bytes(content)

@@ -1,0 +1,208 @@
+"""A sweep of 12 small mazes on 2 cores, killed twice and one of its workers once.
+
+  python -m campaigns.sweeps
+  python -m campaigns.sweeps --gin_file=lsvi_epsilon_linear_mdp.gin   # quicker trials
+  python -m campaigns.sweeps --nodes=2
+
+In the end each trial is complete, each of its iterations is in train.csv once, and no trial was
+started again after it was complete. With --nodes linear MDPs run on a Ray cluster of so many nodes,
+all on this machine, of which one worker is killed and one node is removed: the rows of each trial
+are those of a run that nothing disturbed. Exit status 0 if so.
+"""
+
+import argparse
+import contextlib
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+
+from campaigns import runs
+from ob2i_tf import sweep
+
+ITERATIONS = 12
+MAZE = (
+    'Runner.training_steps = 60',
+    'Runner.evaluation_steps = 0',
+    'Agent.learning_starts = 1000',
+    'MultiHeadQNetwork.num_heads = 2',
+    'MultiHeadQNetwork.hidden_units = 8',
+    'MultiHeadQNetwork.conv_layers = ()',
+    'make_mnist_maze.max_episode_steps = 30',
+    'EpisodeReplay.capacity_transitions = 1000',
+)
+LINEAR = ('Runner.training_steps = 60', 'horizon = 10')
+
+
+def workers_of(trials):
+    """{trial: (its process, its worker)} of those that run now."""
+    folders = {f'--base_dir={os.path.abspath(trial.base_dir)}': trial for trial in trials}
+    found = {}
+    for process in psutil.process_iter(['cmdline']):
+        for argument in process.info['cmdline'] or ():
+            if argument in folders and process.parent():
+                found[folders[argument]] = process, process.parent()
+    return found
+
+
+def starts(trial):
+    try:
+        with open(trial.base_dir / 'environment.json') as file:
+            return 1 + len(json.load(file)['earlier'])
+    except OSError:
+        return 0
+
+
+def wait(process, condition, *arguments):
+    while process.poll() is None and not condition(*arguments):
+        time.sleep(0.1)
+
+
+def halfway(process, trials):
+    """A trial that has a checkpoint and is not complete, its process and its worker."""
+    while process.poll() is None:
+        for trial, processes in workers_of(trials).items():
+            if trial.newest_checkpoint() and not trial.complete():
+                return trial, processes
+    raise SystemExit('the sweep ended too early')
+
+
+# On several nodes.
+
+
+@contextlib.contextmanager
+def cluster(count):
+    """A Ray cluster on this machine: a head without cores, and `count` nodes of one core."""
+    os.environ['RAY_USAGE_STATS_ENABLED'] = '0'
+    from ray.cluster_utils import Cluster
+
+    made = Cluster()
+    try:
+        made.add_node(num_cpus=0, include_dashboard=False)
+        nodes = [made.add_node(num_cpus=1) for _ in range(count)]
+        yield made, nodes
+    finally:
+        made.shutdown()
+
+
+def on_nodes(base_dir, count, seeds, iterations):
+    """Faults, in words, of the trials of a sweep that loses a worker and a node."""
+    bindings = (f'Runner.num_iterations = {iterations}', *LINEAR)
+
+    def trials(name):
+        return sweep.trials([runs.GIN_FILE], base_dir / name, (), (), seeds, bindings)
+
+    undisturbed, disturbed = trials('undisturbed'), trials('disturbed')
+    sweep.Sweep(sweep.OnThisMachine(2), 2).run(undisturbed, lambda *end: None)
+    with cluster(count) as (made, nodes):
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                '-m',
+                'ob2i_tf.sweep',
+                f'--gin_files={runs.GIN_FILE}',
+                f'--seeds={seeds}',
+                f'--base_dir={base_dir / "disturbed"}',
+                f'--address={made.address}',
+                *(f'--gin_bindings={binding}' for binding in bindings),
+            ]
+        )
+        killed, (_, worker) = halfway(process, disturbed)
+        worker.kill()
+        print(f'killed the worker of {killed.base_dir.name}', flush=True)
+        wait(process, lambda: starts(killed) == 2)
+        removed, (_, worker) = halfway(process, disturbed)
+        above = {parent.pid for parent in worker.parents()}
+        (node,) = (n for n in nodes if n.all_processes['raylet'][0].process.pid in above)
+        made.remove_node(node)
+        print(f'removed the node of {removed.base_dir.name}', flush=True)
+        status = process.wait()
+    wrong = [f'status {status}'] if status else []
+    for trial, other in zip(disturbed, undisturbed):
+        name, log = trial.base_dir.name, trial.log.read_text()
+        print(f'{name}: {log.count("Resuming in")} times resumed')
+        if log.count('Starting in') != 1:
+            wrong.append(f'{name} started over')
+        if trial in (killed, removed) and 'Resuming in' not in log:
+            wrong.append(f'{name} was not resumed')
+        if runs.rows(trial.base_dir) != runs.rows(other.base_dir):
+            wrong.append(f'the rows of {name} differ')
+    return wrong
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        'campaigns.sweeps', description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument('--gin_file', default='ob2i_mnist_maze.gin')
+    parser.add_argument('--address', help='as of the sweep; without, no Ray')
+    parser.add_argument('--nodes', type=sweep.count, help='of a Ray cluster on this machine')
+    arguments = parser.parse_args()
+    base_dir = Path(tempfile.mkdtemp(prefix='sweep-'))
+    if arguments.nodes:
+        wrong = on_nodes(base_dir, arguments.nodes, seeds=12, iterations=100)
+        print(f'wrong: {wrong}')
+        return int(bool(wrong))
+    maze = 'maze' in arguments.gin_file
+    bindings = (f'Runner.num_iterations = {ITERATIONS}', *(MAZE if maze else LINEAR))
+    trials = sweep.trials([arguments.gin_file], base_dir, (), (), 12, bindings)
+    command = [
+        sys.executable,
+        '-m',
+        'ob2i_tf.sweep',
+        f'--gin_files={arguments.gin_file}',
+        '--seeds=12',
+        f'--base_dir={base_dir}',
+        '--processes=2',
+        '--cpus=1',
+        *(f'--gin_bindings={binding}' for binding in bindings),
+        *([f'--address={arguments.address}'] if arguments.address else []),
+    ]
+
+    def complete():
+        return [trial for trial in trials if trial.complete()]
+
+    def enough(count):
+        return len(complete()) >= count
+
+    finished = {}  # Trial -> how often it had been started when it was seen to be complete.
+    for number, until in enumerate((3, 7)):
+        process = subprocess.Popen(command)
+        wait(process, enough, until)
+        if number:  # One worker dies too, while the sweep lives on.
+            trial, (program, worker) = halfway(process, trials)
+            (worker if arguments.address else program).send_signal(signal.SIGKILL)
+            print(f'killed the worker of {trial.base_dir.name}', flush=True)
+            wait(process, trial.complete)
+            print(f'{trial.base_dir.name} complete: {trial.complete()}', flush=True)
+        halfway(process, trials)
+        process.kill()
+        process.wait()
+        print(f'killed the sweep with {len(complete())} of 12 complete', flush=True)
+        finished.update({trial: starts(trial) for trial in complete() if trial not in finished})
+    status = subprocess.run(command).returncode
+
+    again = [trial.base_dir.name for trial, before in finished.items() if starts(trial) > before]
+    wrong = []
+    for trial in trials:
+        with open(trial.base_dir / 'train.csv', newline='') as file:
+            iterations = [int(row['iteration']) for row in csv.DictReader(file)]
+        if iterations != list(range(ITERATIONS)):
+            wrong.append((trial.base_dir.name, iterations))
+    print(
+        f'status {status}, {len(complete())} of 12 complete, started again when complete: '
+        f'{again}, not done exactly once: {wrong}'
+    )
+    print('processes a trial took:', [starts(trial) for trial in trials])
+    return int(bool(status or again or wrong or len(complete()) != 12))
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,162 @@
+"""Deep Sea: the largest size that each method solves within 10,000 episodes.
+
+  python -m experiments.deep_sea --base_dir=runs/deep_sea --out=deep_sea.csv
+  python -m experiments.deep_sea --base_dir=runs/deep_sea_4 --out=deep_sea_4.csv \\
+      --gin_bindings='Agent.train_period = 4'  # A third of the time.
+
+A run has solved its size at the first episode at which more than a tenth of all episodes so far
+have found the treasure (bsuite, deep_sea/analysis.py: fewer than 0.9 of them bad; there only the
+episodes that are logged are looked at, here all); it is stopped then, and `found` counts the
+treasures until then. A larger size is tried by the methods of which at least half of the seeds
+solve the one before. Runs are whole runs of <method>_deep_sea.gin on the sea of mapping_seed 0, a
+core each. Started again, the command goes on with what is not done. A row of the table, which is
+written anew after each size, is a run.
+Exit status: 0 all is done, 1 some runs failed or were stopped, 2 the command line is wrong.
+"""
+
+import argparse
+import csv
+import functools
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from ob2i_tf import config, sweep
+from ob2i_tf.errors import UserError
+
+EPISODES = 10_000
+ITERATIONS = 100
+SOLVED = 0.1  # More than so many of the episodes so far.
+FOUND = 0.5  # Of a score; the treasure is worth 1, all that it costs to go there 0.01.
+METHODS = ('ob2i', 'bebu', 'bebu_ucb', 'bebu_ids', 'bootdqn', 'ebu')
+COLUMNS = ('method', 'size', 'seed', 'solved', 'episodes', 'found')
+_LOOK_SECONDS = 10  # Between looks at what a run has found.
+
+
+def solved_at(scores):
+    """The first episode, from 1, by which more than a tenth of `scores` found it, or None."""
+    found = 0
+    for episode, score in enumerate(scores[:EPISODES], start=1):
+        found += score > FOUND
+        if found / episode > SOLVED:
+            return episode
+    return None
+
+
+def scores_of(base_dir):
+    path = Path(base_dir) / 'episodes.csv'
+    if not path.exists():
+        return []
+    with open(path, newline='') as file:  # Its last line may not be whole yet.
+        return [float(row['score']) for row in csv.DictReader(file) if row['length']]
+
+
+def result(base_dir):
+    """(solved, episodes, found) of a run that has solved its size or is at its end, else None."""
+    scores = scores_of(base_dir)
+    episode = solved_at(scores)
+    if episode is None and len(scores) < EPISODES:
+        return None
+    until = episode or EPISODES
+    return episode is not None, until, sum(score > FOUND for score in scores[:until])
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_over(base_dir, look):
+    del look
+    return result(base_dir) is not None
+
+
+class Trial(sweep.Trial):
+    """A run that is complete once there is nothing more to find out."""
+
+    def complete(self):
+        return result(self.base_dir) is not None
+
+
+def trials(method, size, base_dir, seeds, bindings):
+    own = {
+        'make_deep_sea.size': size,
+        'make_deep_sea.deterministic': True,  # Noise would look like treasure.
+        'Runner.num_iterations': ITERATIONS,
+        'Runner.training_steps': EPISODES // ITERATIONS * size,  # Whole episodes.
+        'Runner.num_envs': 1,
+    }
+    made = sweep.trials(
+        [f'{method}_deep_sea.gin'],
+        os.path.join(base_dir, f'size{size}'),
+        seeds=seeds,
+        bindings=(*(f'{name} = {value}' for name, value in own.items()), *bindings),
+    )
+    for name, value in own.items():  # As the last trial resolves them, however they are spelt.
+        if config.value(name) != value:
+            raise UserError(f'--gin_bindings: {name} is {value} here, not {config.value(name)}')
+    return [Trial(**vars(trial)) for trial in made]
+
+
+def write(path, rows):
+    aside = f'{path}.tmp'
+    with open(aside, 'w', newline='') as file:
+        table = csv.writer(file, lineterminator='\n')
+        table.writerows([COLUMNS, *sorted(rows, key=lambda row: (METHODS.index(row[0]), row))])
+    os.replace(aside, path)
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(
+        'experiments.deep_sea', description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument('--methods', nargs='+', default=METHODS, choices=METHODS)
+    parser.add_argument('--sizes', nargs='+', type=sweep.count, default=[10, 20, 30, 40, 50])
+    parser.add_argument('--seeds', type=sweep.count, default=3)
+    parser.add_argument('--gin_bindings', action='append', default=[], metavar='BINDING')
+    parser.add_argument('--processes', type=sweep.count, default=os.cpu_count())
+    parser.add_argument('--base_dir', default='runs/deep_sea')
+    parser.add_argument('--out', default='deep_sea.csv')
+    arguments = parser.parse_args(argv)
+    sizes, methods = sorted(set(arguments.sizes)), list(dict.fromkeys(arguments.methods))
+    try:
+        made = {
+            (method, size): trials(
+                method, size, arguments.base_dir, arguments.seeds, arguments.gin_bindings
+            )
+            for size in sizes
+            for method in methods
+        }
+    except UserError as error:
+        print('error:', ' '.join(str(error).split()), file=sys.stderr)
+        return 2
+    executor = sweep.OnThisMachine(
+        arguments.processes, lambda folder: _is_over(folder, time.monotonic() // _LOOK_SECONDS)
+    )
+    runs = sweep.Sweep(executor, arguments.processes)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: runs.stop())
+
+    def report(trial, status, lines):
+        if trial.complete():
+            print(trial.base_dir, *result(trial.base_dir), flush=True)
+        else:
+            print(f'{trial.base_dir}: FAILED ({status})', *lines, sep='\n    ', flush=True)
+
+    rows, all_missing = [], []
+    for size in sizes:
+        missing = runs.run([trial for method in methods for trial in made[method, size]], report)
+        all_missing += missing
+        solving = []
+        for method in methods:
+            of_seeds = [result(trial.base_dir) for trial in made[method, size]]
+            rows += [(method, size, seed, *r) for seed, r in enumerate(of_seeds) if r]
+            if None not in of_seeds and 2 * sum(solved for solved, *_ in of_seeds) >= len(of_seeds):
+                solving.append(method)
+        methods = solving
+        write(arguments.out, rows)
+    for trial in all_missing:
+        print(f'not complete: {trial.base_dir}', file=sys.stderr)
+    return 1 if all_missing else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

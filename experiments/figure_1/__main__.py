@@ -1,0 +1,117 @@
+"""Figure 1 of the paper: what the UCB-bonus is, on a regression task.
+
+  python -m experiments.figure_1 --out experiments/figure_1
+
+Twenty networks are fitted to the same 60 points, from different initial weights: the heads of a
+MultiHeadQNetwork without a trunk share nothing. The paper does not say which points; these are of
+Osband et al. (2016, appendix A): y = x + sin(4 (x + w)) + sin(13 (x + w)) + w, w ~ N(0, 0.03^2), x
+uniform in (0, 0.6) and (0.8, 1).
+"""
+
+import argparse
+import csv
+import functools
+import sys
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from ob2i_tf import bonuses, cli, networks, optimizers, types
+from ob2i_tf.errors import missing_package
+from ob2i_tf.learner import QLearner
+
+NUM_NETWORKS, NUM_POINTS = 20, 60
+
+
+def draw_points(rng):
+    """x and y, [NUM_POINTS] each."""
+    x = np.concatenate([rng.uniform(0, 0.6, NUM_POINTS // 2), rng.uniform(0.8, 1, NUM_POINTS // 2)])
+    w = rng.normal(0, 0.03, NUM_POINTS)
+    return x, x + np.sin(4 * (x + w)) + np.sin(13 * (x + w)) + w
+
+
+def fit(x, y, steps=12_000, seed=0):
+    """The fitted networks, as a function [n] -> [n, NUM_NETWORKS]."""
+
+    def inputs(x):  # Biases start at 0; the second input spreads the kinks.
+        return np.stack([x, np.full_like(x, 0.5)], axis=-1).astype(np.float32) * 4
+
+    pair = [
+        networks.build(
+            networks.MultiHeadQNetwork(1, NUM_NETWORKS, 100, conv_layers=(), seed=seed),
+            (2,),
+            tf.float32,
+        )
+        for _ in range(2)
+    ]
+    learner = QLearner(*pair, optimizer=functools.partial(optimizers.adam, 5e-3))
+    batch = types.Batch(
+        inputs(x),
+        np.zeros(len(x), np.int32),
+        np.repeat(y[:, None], NUM_NETWORKS, axis=1).astype(np.float32),
+        np.ones(len(x), np.float32),
+        np.ones((len(x), NUM_NETWORKS), np.float32),
+    )
+    for _ in range(steps):
+        learner.step(batch)
+    return lambda x: pair[0](inputs(x)).numpy()[..., 0]
+
+
+@cli.command()
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        '--out',
+        type=lambda path: Path(path).expanduser(),
+        required=True,
+        help='folder for the table and figure',
+    )
+    out = parser.parse_args().out
+    try:
+        import matplotlib
+    except ModuleNotFoundError as error:
+        sys.exit(f'error: {missing_package(error, "analysis")}')
+    matplotlib.use('Agg')
+    from matplotlib import pyplot
+
+    out.mkdir(parents=True, exist_ok=True)
+    x, y = draw_points(np.random.default_rng(0))
+    curve = np.linspace(-0.2, 1.2, 281)
+    networks_fitted = fit(x, y)
+    errors = np.mean((networks_fitted(x) - y[:, None]) ** 2, axis=0)
+    fitted = networks_fitted(curve)
+    mean, std = fitted.mean(axis=1), bonuses.ensemble_std(fitted[..., None]).numpy()[:, 0]
+    with open(out / 'curves.csv', 'w', newline='') as file:
+        writer = csv.writer(file)
+        writer.writerow(['x', 'mean', 'std'])
+        writer.writerows(np.round(np.stack([curve, mean, std], axis=1), 5))
+    figure, panels = pyplot.subplots(
+        1, 3, figsize=(10, 3), sharex=True, sharey=True, constrained_layout=True
+    )
+    panels[0].plot(curve, fitted, linewidth=0.7, alpha=0.7)
+    panels[1].plot(curve, mean, color='black')
+    for width, alpha in ((1, 0.35), (2, 0.2)):
+        panels[1].fill_between(
+            curve, mean - width * std, mean + width * std, color='#0072b2', alpha=alpha, linewidth=0
+        )
+    panels[2].plot(curve, mean, color='black', label='mean')
+    panels[2].plot(curve, mean + std, color='#d55e00', label='optimistic: mean + bonus')
+    panels[2].legend(frameon=False)
+    titles = (f'{NUM_NETWORKS} networks', 'mean, 1 and 2 standard deviations', 'optimistic value')
+    for panel, title in zip(panels, titles):
+        panel.plot(x, y, '.', color='#009e73', markersize=5, zorder=3)
+        panel.set(title=title, xlabel='x', ylim=(y.min() - 2, y.max() + 2))
+    figure.savefig(out / 'regression.png', dpi=150)
+    print(f'mean squared error of the networks: {errors.min():.3f} to {errors.max():.3f}')
+    outside, gap = (curve < 0) | (curve > 1), (curve > 0.6) & (curve < 0.8)
+    for where, chosen in (
+        ('among the points', ~outside & ~gap),
+        ('in the gap between them', gap),
+        ('beyond them', outside),
+    ):
+        print(f'mean bonus {where}: {std[chosen].mean():.3f}')
+
+
+if __name__ == '__main__':
+    main()

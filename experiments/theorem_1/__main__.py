@@ -1,0 +1,87 @@
+"""Theorem 1 as an experiment: an ensemble's spread against the bonus of LSVI-UCB.
+
+  python -m experiments.theorem_1 --out experiments/theorem_1
+
+The theorem says that under Bayesian linear regression with prior N(0, I / lambda) and unit noise
+the standard deviation of the value at phi is sqrt(phi^T Lambda^-1 phi). A head of the ensemble is a
+ridge regression on targets with noise N(0, 1), drawn towards a weight from the prior: a sample of
+that posterior. So the error of the ensemble's standard deviation falls like 1 / sqrt(K).
+"""
+
+import argparse
+import csv
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from ob2i_tf import cli
+from ob2i_tf.errors import missing_package
+from ob2i_tf.linear import lsvi
+
+
+def perturbed_regressions(features, targets, regularisation, num_heads, rng):
+    """Weights [K, d] of ridge regressions on perturbed targets with randomised priors.
+
+    Args:
+      features: [n, d].
+      targets: [n].
+      regularisation: lambda.
+      num_heads: K.
+      rng: numpy Generator.
+    """
+    size = features.shape[1]
+    inverse = np.linalg.inv(features.T @ features + regularisation * np.eye(size))
+    priors = rng.normal(size=(num_heads, size)) / np.sqrt(regularisation)
+    noisy = targets + rng.normal(size=(num_heads, len(targets)))
+    return (noisy @ features + regularisation * priors) @ inverse
+
+
+def relative_error(num_heads, size=10, num_rows=100, regularisation=1.0, seed=0):
+    """Root mean square over test features of std_k(phi^T w_k) / sqrt(phi^T Lambda^-1 phi) - 1."""
+    rng = np.random.default_rng(seed)
+    features = rng.normal(size=(num_rows, size)) * np.geomspace(1, 0.05, size)
+    targets = features @ rng.normal(size=size)
+    weights = perturbed_regressions(features, targets, regularisation, num_heads, rng)
+    test = rng.normal(size=(200, size))
+    inverse = np.linalg.inv(features.T @ features + regularisation * np.eye(size))
+    spread = (test @ weights.T).std(axis=1)
+    return np.sqrt(np.mean((spread / lsvi.norms(test, inverse) - 1) ** 2))
+
+
+@cli.command()
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        '--out',
+        type=lambda path: Path(path).expanduser(),
+        required=True,
+        help='folder for the table and figure',
+    )
+    out = parser.parse_args().out
+    try:
+        import matplotlib
+    except ModuleNotFoundError as error:
+        sys.exit(f'error: {missing_package(error, "analysis")}')
+    matplotlib.use('Agg')
+    from matplotlib import pyplot
+
+    out.mkdir(parents=True, exist_ok=True)
+    heads = [10, 30, 100, 300, 1000, 3000, 10000]
+    errors = [[relative_error(k, seed=seed) for seed in range(10)] for k in heads]
+    with open(out / 'errors.csv', 'w', newline='') as file:
+        writer = csv.writer(file)
+        writer.writerow(['num_heads', 'seed', 'relative_error'])
+        writer.writerows((k, s, e) for k, row in zip(heads, errors) for s, e in enumerate(row))
+    figure, axes = pyplot.subplots(figsize=(4.5, 3.2), constrained_layout=True)
+    axes.loglog(heads, errors, 'o', color='#0072b2', markersize=3, alpha=0.6)
+    axes.loglog(heads, 1 / np.sqrt(2 * np.array(heads)), 'k--', label=r'$1/\sqrt{2K}$')
+    axes.set(xlabel='heads K', ylabel='relative error of the standard deviation')
+    axes.legend(frameon=False)
+    figure.savefig(out / 'errors.png', dpi=150)
+    slope = np.polyfit(np.log(heads), np.log(np.mean(errors, axis=1)), 1)[0]
+    print(f'the error falls like K^{slope:.2f}')
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,176 @@
+"""Bayesian linear regression on the last layer's features (Bayesian-DQN)."""
+
+from typing import Literal
+
+import gin
+import numpy as np
+import tensorflow as tf
+
+from ob2i_tf.posteriors.base import SingleHeadPosterior
+
+COVARIANCES = ('posterior', 'released')
+_STATES_PER_PASS = 256
+
+
+@gin.configurable(denylist=['seed'])
+class BayesianLinearPosterior(SingleHeadPosterior):
+    """Bayesian-DQN: a posterior over the last layer's weights (Azizzadenesheli et al. 2018).
+
+    Every `regression_period` copies into the target network the weights w_a of each action get the
+    posterior of a linear regression on transitions out of replay, y = r + gamma max_a' w^T phi(s')
+    by the target network:
+
+        w_a ~ N(mean_a, Cov_a),  Cov_a = (sum phi phi^T / noise_variance + I / prior_variance)^-1,
+        mean_a = Cov_a (sum phi y) / noise_variance.
+
+    The mean becomes the last layer of the online and the target network; between regressions
+    gradients train the features below it only. The agent acts greedily by a draw of all w_a, which
+    is kept for `sample_period` agent steps; double Q-learning selects by that draw.
+
+    Args:
+      regression_period: copies into the target network.
+      regression_transitions: drawn from replay for a regression, fewer while it holds fewer.
+      prior_variance, noise_variance: see above.
+      covariance: 'posterior', as above; 'released': prior_variance times that, and I before the
+        first regression (the released code).
+      sample_period: agent steps; 1 is what the released code does, 1000 what it means to do.
+      initial_std: of the last layer's weights until the first regression.
+    """
+
+    sets_last_layer = True
+
+    def __init__(
+        self,
+        network,
+        target_network,
+        replay,
+        num_envs,
+        seed,
+        regression_period: int = 10,
+        regression_transitions: int = 100_000,
+        prior_variance: float = 1e-3,
+        noise_variance: float = 1.0,
+        covariance: Literal[COVARIANCES] = 'posterior',
+        sample_period: int = 1000,
+        initial_std: float = 0.01,
+    ):
+        super().__init__(network, target_network, replay, num_envs, seed)
+        if covariance not in COVARIANCES:
+            raise ValueError(
+                f'BayesianLinearPosterior.covariance must be one of {COVARIANCES}, got '
+                f'{covariance!r}'
+            )
+        if min(regression_period, regression_transitions, sample_period) < 1:
+            raise ValueError(
+                'BayesianLinearPosterior.regression_period, .regression_transitions and '
+                f'.sample_period must be at least 1, got {regression_period}, '
+                f'{regression_transitions} and {sample_period}'
+            )
+        if prior_variance <= 0 or noise_variance <= 0:
+            raise ValueError(
+                'BayesianLinearPosterior.prior_variance and .noise_variance must be above 0, got '
+                f'{prior_variance} and {noise_variance}'
+            )
+        if (
+            network.value_heads is not None
+            or network.noise is not None
+            or network.prior_scale
+            or network.value_scale != 1
+        ):
+            raise ValueError(
+                'BayesianLinearPosterior takes no MultiHeadQNetwork.dueling, .noise, .prior_scale '
+                'or .value_scale: its values are those of a last layer that it sets'
+            )
+        self._regression_period = regression_period
+        self._regression_transitions = regression_transitions
+        self._variances = prior_variance, noise_variance
+        self._released = covariance == 'released'
+        self._sample_period = sample_period
+        self._copies = 0  # Into the target network.
+        kernel = network.heads.output_layer.kernel  # [1, A, D], without a bias that changes.
+        scale = 1.0 if self._released else np.sqrt(prior_variance)
+        self._cholesky = tf.Variable(
+            scale * tf.eye(kernel.shape[-1], batch_shape=[kernel.shape[1]]),
+            trainable=False,
+            name='cholesky',
+        )
+        self.drawn = tf.Variable(tf.zeros(kernel.shape[1:]), trainable=False, name='drawn')
+        self._set_mean(initial_std * self._generator.normal(kernel.shape[1:]))
+        self._draw()
+
+    def sample(self, observations, seed):
+        return tf.matmul(self.phi(observations), self.drawn, transpose_b=True)[:, None]
+
+    def observe(self, step):
+        for done in range(1, len(step.actions) + 1):
+            if (step.agent_steps + done) % self._sample_period == 0:
+                self._draw()
+
+    def target_updated(self):
+        self._copies += 1
+        if self._copies % self._regression_period == 0 and self._replay.num_transitions:
+            self._regress()
+
+    def _regress(self):
+        """Refits the posterior and draws from it."""
+        size = self._cholesky.shape
+        moments = tf.zeros(size, tf.float64), tf.zeros(size[:2], tf.float64)
+        left = min(self._regression_transitions, self._replay.num_transitions)
+        while left:
+            rows = self._replay.sample_transitions(min(left, _STATES_PER_PASS))
+            moments = self._add_moments(*moments, *rows[:-1])
+            left -= len(rows.actions)
+        mean, covariance = regression_posterior(*moments, *self._variances)
+        if self._released:
+            covariance *= self._variances[0]
+        self._cholesky.assign(tf.cast(tf.linalg.cholesky(covariance), tf.float32))
+        self._set_mean(tf.cast(mean, tf.float32))
+        self._draw()
+
+    @tf.function(reduce_retracing=True, autograph=False)
+    def _add_moments(self, squares, products, observations, actions, rewards, discounts, next_):
+        """Adds sum phi phi^T [A, D, D] and sum phi y [A, D] of some transitions, in float64."""
+        next_q = self.target_network(next_)[:, 0]
+        y = tf.cast(rewards + discounts * tf.reduce_max(next_q, axis=-1), tf.float64)
+        phi = tf.cast(self.phi(observations), tf.float64)
+        taken = tf.one_hot(actions, self.network.num_actions, dtype=tf.float64)
+        by_action = taken[:, :, None] * phi[:, None]  # [B, A, D]
+        squares += tf.einsum('bad,be->ade', by_action, phi)
+        return squares, products + tf.einsum('bad,b->ad', by_action, y)
+
+    def _set_mean(self, mean):
+        for network in (self.network, self.target_network):
+            network.heads.output_layer.kernel.assign(mean[None])
+
+    @tf.function(autograph=False)
+    def _draw(self):
+        mean = self.network.heads.output_layer.kernel[0]
+        self.drawn.assign(
+            mean + tf.linalg.matvec(self._cholesky, self._generator.normal(self.drawn.shape))
+        )
+
+    def state(self):
+        return {'copies': np.array(self._copies)}
+
+    def set_state(self, arrays):
+        self._copies = int(arrays['copies'])
+
+    def compiled_functions(self):
+        return [self._add_moments, self._draw]
+
+
+def regression_posterior(squares, products, prior_variance, noise_variance):
+    """Bayesian linear regression without intercept, for A outputs apart.
+
+    Args:
+      squares: [A, D, D], sum of x x^T.
+      products: [A, D], sum of x y.
+      prior_variance: of each weight, around 0.
+      noise_variance: of y.
+
+    Returns:
+      The posterior's means [A, D] and covariances [A, D, D].
+    """
+    identity = tf.eye(squares.shape[-1], dtype=squares.dtype)
+    covariance = tf.linalg.inv(squares / noise_variance + identity / prior_variance)
+    return tf.linalg.matvec(covariance, products) / noise_variance, covariance

@@ -1,0 +1,207 @@
+"""The uncertainty Bellman equation."""
+
+import collections
+from collections.abc import Callable
+
+import gin
+import numpy as np
+import tensorflow as tf
+
+from ob2i_tf import networks, optimizers
+from ob2i_tf.posteriors.base import SingleHeadPosterior
+from ob2i_tf.tracing import Compiled
+
+_STATES_PER_PASS = 256
+
+
+@gin.configurable(denylist=['seed'])
+class UncertaintyBellmanPosterior(SingleHeadPosterior):
+    """UBE: a head learns the variance of Q by a Bellman equation (O'Donoghue et al. 2018).
+
+    Its local part is nu = phi^T Sigma_a phi, with Sigma_a = (I / mu + sum of phi phi^T over the
+    visits of a)^-1 kept by Sherman-Morrison updates. The variance u(s, a) is regressed on
+
+        y_t = nu_t + gamma^2 nu_{t+1} + .. + gamma^2(n-1) nu_{t+n-1} + gamma^2n u(s_{t+n}, a_{t+n})
+
+    on-policy, one gradient step a transition, which the Q-network does not feel. An episode that
+    ends within the n steps ends the sum, at a terminal without u; a truncated one bootstraps with
+    the action that is greedy by `mean`. The agent acts greedily by Q + scale z sqrt(max(u, 0)), z
+    normal, drawn for each action and step.
+
+    Args:
+      scale: their beta.
+      n_steps: 1, or 150 for their better variant.
+      initial_variance: mu.
+      hidden_units: ReLU units of u, on the trunk's features.
+      initial_output: bias of u's last layer at the start; a positive one is optimistic.
+      optimizer: builds u's.
+    """
+
+    def __init__(
+        self,
+        network,
+        target_network,
+        replay,
+        num_envs,
+        seed,
+        scale: float = 0.01,
+        n_steps: int = 1,
+        initial_variance: float = 1.0,
+        hidden_units: int = 512,
+        initial_output: float = 0.0,
+        optimizer: Callable = optimizers.rmsprop,
+    ):
+        super().__init__(network, target_network, replay, num_envs, seed)
+        if n_steps < 1 or hidden_units < 1 or initial_variance <= 0:
+            raise ValueError(
+                'UncertaintyBellmanPosterior needs n_steps >= 1, hidden_units >= 1 and '
+                f'initial_variance > 0, got {n_steps}, {hidden_units} and {initial_variance}'
+            )
+        if network.noise is not None:
+            raise ValueError(
+                'UncertaintyBellmanPosterior takes no MultiHeadQNetwork.noise: it explores by its '
+                'variance alone'
+            )
+        self._scale = scale
+        self._n_steps = n_steps
+        features, phi = network.trunk_features, network.heads.hidden_units
+        seeds = networks.split_seed(seed, 2)
+        self.variance_head = tf.keras.Sequential(
+            [
+                tf.keras.layers.Input((features,)),
+                tf.keras.layers.Dense(
+                    hidden_units,
+                    'relu',
+                    kernel_initializer=tf.keras.initializers.GlorotUniform(seeds[0]),
+                ),
+                tf.keras.layers.Dense(
+                    network.num_actions,
+                    kernel_initializer=tf.keras.initializers.GlorotUniform(seeds[1]),
+                    bias_initializer=tf.keras.initializers.Constant(initial_output),
+                ),
+            ]
+        )
+        self.covariances = tf.Variable(
+            initial_variance * tf.eye(phi, batch_shape=[network.num_actions], dtype=tf.float64),
+            trainable=False,
+            name='covariances',
+        )
+        self._optimizer = optimizer()
+        self._optimizer._create_all_weights(self.variance_head.trainable_variables)
+        self._visit = Compiled(self._visit_pair)
+        self._learn = Compiled(self._learn_pair)
+        self._greedy = Compiled(self._greedy_actions)
+        self._trails = [collections.deque() for _ in range(num_envs)]
+        self._ends = [None] * num_envs  # The newest observation of each environment.
+
+    def sample(self, observations, seed):
+        q_values = self.network(observations)
+        noise = tf.random.stateless_normal(tf.shape(q_values), seed)
+        std = tf.sqrt(tf.maximum(self.variances(observations), 0))
+        return q_values + self._scale * noise * std[:, None]
+
+    def selector(self, observations, seed):
+        return self.network(observations, seed)
+
+    def variances(self, observations):
+        """u: [B, *stack] -> [B, A]."""
+        return self.variance_head(self.network.features(observations))
+
+    def observe(self, step):
+        for env, trail in enumerate(self._trails):
+            row = slice(env, env + 1)  # Copies, as environments may use their buffers again.
+            observation, action = step.observations[row].copy(), step.actions[row].copy()
+            nu = float(self._visit(observation, action))
+            trail.append(_Visit(observation, action, nu, float(step.discounts[env])))
+            if len(trail) > self._n_steps:
+                self._learn_oldest(trail, trail[-1].observation, trail[-1].action, rest=1)
+            self._ends[env] = step.next_observations[row].copy()
+            if step.episode_over[env]:
+                self._finish(env)
+
+    def end(self):
+        for env in range(self._num_envs):
+            self._finish(env)
+
+    def _finish(self, env):
+        """Learns from what is left of an episode that ended."""
+        trail, end = self._trails[env], self._ends[env]
+        if trail:
+            action = self._greedy(end)
+            while trail:
+                self._learn_oldest(trail, end, action, rest=0)
+
+    def _learn_oldest(self, trail, observation, action, rest):
+        """A step on the oldest visit: nu of all but `rest` visits, then u(observation, action)."""
+        total, factor = 0.0, 1.0
+        for visit in list(trail)[: len(trail) - rest]:
+            total += factor * visit.nu
+            factor *= visit.discount**2
+        oldest = trail.popleft()
+        self._learn(
+            oldest.observation,
+            oldest.action,
+            np.float32(total),
+            np.float32(factor),
+            observation,
+            action,
+        )
+
+    def _visit_pair(self, observation, action):
+        """nu of a single pair, and the Sherman-Morrison update that takes it in."""
+        # In float64: rounding in the directions not yet seen would swamp those seen often.
+        phi, action = tf.cast(self.phi(observation)[0], tf.float64), action[0]
+        covariance = tf.gather(self.covariances, action)  # An index would copy all of them.
+        product = tf.linalg.matvec(covariance, phi)
+        nu = tf.tensordot(phi, product, 1)
+        smaller = covariance - tf.tensordot(product, product, 0) / (1 + nu)
+        self.covariances.scatter_nd_update([[action]], smaller[None])
+        return nu
+
+    def _learn_pair(self, observation, action, total, factor, last_observation, last_action):
+        variables = self.variance_head.trainable_variables
+        end = tf.gather(self.variances(last_observation), last_action, batch_dims=1)
+        features = self.network.features(observation)
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(variables)
+            u = tf.gather(self.variance_head(features), action, batch_dims=1)
+            loss = tf.reduce_mean(tf.square(total + factor * end - u))
+        self._optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
+
+    def _greedy_actions(self, observation):
+        return tf.argmax(self.mean(observation)[:, 0], axis=-1, output_type=tf.int32)
+
+    def state(self):
+        visits = [(env, visit) for env, trail in enumerate(self._trails) for visit in trail]
+        if not visits:
+            return {}
+        ends = [end for end in self._ends if end is not None]
+        return {
+            'env': np.array([env for env, _ in visits]),
+            'observation': np.concatenate([visit.observation for _, visit in visits]),
+            'action': np.concatenate([visit.action for _, visit in visits]),
+            'nu': np.array([visit.nu for _, visit in visits]),
+            'discount': np.array([visit.discount for _, visit in visits]),
+            'ends': np.concatenate(ends),
+        }
+
+    def set_state(self, arrays):
+        self._trails = [collections.deque() for _ in range(self._num_envs)]
+        if not arrays:
+            return
+        self._ends = [end[None] for end in arrays['ends']]
+        for i, env in enumerate(arrays['env']):
+            self._trails[env].append(
+                _Visit(
+                    arrays['observation'][i : i + 1],
+                    arrays['action'][i : i + 1],
+                    float(arrays['nu'][i]),
+                    float(arrays['discount'][i]),
+                )
+            )
+
+    def compiled_functions(self):
+        return [x.function for x in (self._visit, self._learn, self._greedy)]
+
+
+_Visit = collections.namedtuple('_Visit', 'observation action nu discount')

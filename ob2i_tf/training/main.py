@@ -1,0 +1,175 @@
+r"""Trains an agent by a gin configuration.
+
+  python run_experiment.py --gin_files=ob2i_atari.gin
+  python run_experiment.py --gin_files=ob2i_atari.gin \
+      --gin_bindings="make_environment.name = 'Pong'" --gin_bindings='Runner.seed = 3'
+
+Gin files are found as given, or in the project's folder gin/. Run again, it goes on from the newest
+checkpoint in the run's folder. Exit status: 0 the run is complete, 1 it could not go on, 2 its
+configuration or the command line is wrong, 128 + signal (143, 130, 129) SIGTERM, Ctrl-C or a closed
+terminal stopped it and all is saved.
+"""
+
+import contextlib
+import logging as python_logging
+import os
+import re
+import sys
+import tempfile
+import traceback
+
+import tqdm
+from absl import flags, logging
+
+from ob2i_tf import cli, config
+from ob2i_tf.errors import ConfigError, UserError
+from ob2i_tf.training import allocator
+
+
+def _flag_values():
+    values = flags.FlagValues()
+    flags.DEFINE_multi_string(
+        'gin_files', [], 'A gin file; given again, later ones override.', flag_values=values
+    )
+    flags.DEFINE_multi_string(
+        'gin_bindings', [], 'A binding in gin syntax, over those of the files.', flag_values=values
+    )
+    flags.DEFINE_string(
+        'base_dir',
+        None,
+        "The run's folder; by default runs/<last gin file>/<task>/seed<seed>.",
+        flag_values=values,
+    )
+    flags.DEFINE_boolean('help', False, 'Shows this.', flag_values=values)
+    return values
+
+
+def _parse_flags(argv):
+    values = _flag_values()
+    try:
+        rest = values(argv)[1:]
+    except flags.Error as error:
+        raise ConfigError(error) from None
+    if values.help:
+        return values
+    if rest:
+        raise ConfigError(
+            f'unexpected argument {rest[0]!r}: gin files are given as --gin_files=FILE'
+        )
+    if not values.gin_files:
+        raise ConfigError(f'no --gin_files given; there are {", ".join(config.available())}')
+    return values
+
+
+def default_base_dir(gin_file, task, seed):
+    """runs/<config>/<task>/seed<seed>, with names that any file system takes."""
+    name = os.path.splitext(os.path.basename(gin_file))[0]
+    return os.path.join('runs', name, re.sub(r'[^A-Za-z0-9_-]+', '_', task), f'seed{seed}')
+
+
+class _LossyStream:
+    """A text stream that drops what cannot be written: a run outlives a full log."""
+
+    def __init__(self, stream):
+        self._stream = stream
+
+    def write(self, text):
+        with contextlib.suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self):
+        with contextlib.suppress(OSError):
+            self._stream.flush()
+
+    def __getattr__(self, name):
+        return getattr(self._stream, name)
+
+
+class _AboveProgress(python_logging.Handler):
+    """Writes log lines above the progress line, not into it."""
+
+    def emit(self, record):
+        tqdm.tqdm.write(self.format(record), file=sys.stderr)
+
+
+def _set_up_logging():
+    handler = _AboveProgress()
+    handler.setFormatter(logging.PythonFormatter())
+    handler.addFilter(lambda record: record.module != 'functional_saver')  # TensorFlow's timings.
+    python_logging.getLogger().handlers = [handler]
+    logging.set_verbosity(logging.INFO)
+
+
+@contextlib.contextmanager
+def stderr_held_back():
+    """Hides TensorFlow's start-up notes, which no setting turns off; an error shows them."""
+    sys.stderr.flush()
+    stderr = os.dup(2)
+    with tempfile.TemporaryFile() as notes:
+        os.dup2(notes.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            notes.seek(0)
+            os.write(stderr, notes.read())
+            raise
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+
+
+def _run(argv):
+    values = _parse_flags(argv)
+    if values.help:
+        print(__doc__, values.get_help(), sep='\n')
+        return
+    sys.path.append(os.getcwd())  # Where the modules that gin files import may be.
+    layers = config.read(values.gin_files, values.gin_bindings)  # Before seconds of imports.
+    allocator.keep_freed_memory()
+    os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '1')  # TensorFlow's warnings still show.
+    _set_up_logging()
+
+    with stderr_held_back():
+        from ob2i_tf.training import (
+            devices,
+            runner,  # TensorFlow, and all that registers configurables.
+        )
+
+        devices.list_gpus()  # The first call complains where there is none.
+
+    config.apply(layers)
+    base_dir = values.base_dir or default_base_dir(
+        values.gin_files[-1], config.value('make_environment.name'), config.value('Runner.seed')
+    )
+    with config.constructing():
+        run = runner.Runner(base_dir=os.path.expanduser(base_dir))
+    run.run()
+
+
+@cli.command()
+def main(argv=None):
+    """Runs the command line; returns the exit status."""
+    if not isinstance(sys.stderr, _LossyStream):
+        sys.stderr = _LossyStream(sys.stderr)
+    try:
+        _run(sys.argv if argv is None else argv)
+    except UserError as error:
+        _print_error(error)
+        return 2 if isinstance(error, ConfigError) else 1
+    except Exception as error:  # A fault of the program, or of code that the configuration brought.
+        traceback.print_exc()
+        _print_error(f'unexpected, see above: {type(error).__name__}: {error}')
+        return 1
+    return 0
+
+
+def _print_error(error):
+    # gin adds lines that say which configurable was being called.
+    message = str(error).partition('\n  In call to configurable')[0]
+    sys.stdout.flush()
+    print('error:', ' '.join(message.split()), file=sys.stderr, flush=True)
+
+
+if __name__ == '__main__':
+    sys.exit(main())
