@@ -285,7 +285,7 @@ def comparison(of_runs, of_mazes) -> pd.DataFrame:
         tables.append((played, rows.set_index(_MAZE)[['relative_length']].T.set_axis(['end'])))
     found = []
     for played, table in tables:
-        methods = list(figures.looks(set(table.columns.get_level_values('method'))))
+        methods = list(figures.line_styles(set(table.columns.get_level_values('method'))))
         for method in methods[1:]:
             logs = (np.log(table[method]) - np.log(table[methods[0]])).dropna(axis=1, how='all')
             densities = sorted(set(logs.columns.get_level_values('wall_density')))
@@ -327,7 +327,7 @@ def figure(of_runs):
     """
     of_mazes = _over_seeds(of_runs)
     densities = sorted(set(of_mazes.columns.get_level_values('wall_density')))
-    look = figures.looks(set(of_mazes.columns.get_level_values('method')))
+    look = figures.line_styles(set(of_mazes.columns.get_level_values('method')))
     with figures.style():
         picture, axes = figures.grid(len(densities))
         lines = {}

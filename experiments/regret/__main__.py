@@ -157,7 +157,7 @@ def figure(table):
     """Regret over episodes: the seeds, and their mean."""
     import matplotlib.pyplot as plt
 
-    look = figures.looks(set(table.columns.get_level_values('method')))
+    look = figures.line_styles(set(table.columns.get_level_values('method')))
     with figures.style():
         picture, axis = plt.subplots(figsize=(5.6, 3.3), layout='constrained')
         lines = {}
