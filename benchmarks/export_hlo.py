@@ -60,7 +60,7 @@ def functions(network_settings, lengths, env_counts):
         tf.ones(32),
         tf.ones((32, network.num_heads)),
     )
-    yield 'gradient_step', learner.compiled_step(batch).function, batch
+    yield 'gradient_step', learner.compiled_step(batch).function, batch[:-1]
 
     memory = replay.EpisodeReplay(STACK[:2], 100, history=STACK[2])
     for length in lengths:

@@ -10,6 +10,7 @@ import tensorflow as tf
 from ob2i_tf import chunks, networks, types
 from ob2i_tf.chunks import floating
 from ob2i_tf.moments import RunningStd
+from ob2i_tf.seeds import split_seed
 from ob2i_tf.tracing import check_traced
 
 RND_SCALES = ('returns', 'bonuses')
@@ -213,7 +214,7 @@ class RndBonus(Bonus):
     def build(self, frame_shape, seed):
         """See Bonus."""
         self.frame_moments = RunningStd(shape=frame_shape)
-        *seeds, generator_seed = networks.split_seed(seed, 3)
+        *seeds, generator_seed = split_seed(seed, 3)
         self._generator = tf.random.Generator.from_seed(generator_seed)
         self.target, self.predictor = (
             _rnd_network(frame_shape, self._conv_layers, (*dense, self._features), seed)
@@ -281,7 +282,7 @@ class RndBonus(Bonus):
 def _rnd_network(frame_shape, conv_layers, dense_layers, seed):
     """Convolutions with leaky ReLU, then dense layers with ReLU but for the last, linear one."""
     networks.check_conv_layers('RndBonus', conv_layers)
-    seeds = iter(networks.split_seed(seed, len(conv_layers) + len(dense_layers)))
+    seeds = iter(split_seed(seed, len(conv_layers) + len(dense_layers)))
 
     def options(activation):
         initializer = tf.keras.initializers.Orthogonal(np.sqrt(2), next(seeds))

@@ -1,4 +1,4 @@
-"""Plays games of what runs have learnt, by one way of acting or by several.
+"""Plays games with the trained agents of runs, by one way of acting or by several.
 
   python -m ob2i_tf.evaluate runs/mazes --preferences=vote,head --games=20 --out=evaluation.csv
 
@@ -16,6 +16,7 @@ import argparse
 import contextlib
 import csv
 import functools
+import itertools
 import os
 import sys
 
@@ -24,17 +25,17 @@ import numpy as np
 from ob2i_tf import cli, sweep
 from ob2i_tf.config import installed
 from ob2i_tf.errors import UserError
-from ob2i_tf.training.find_runs import find_runs
+from ob2i_tf.training.run_folder import find_runs
 
 COLUMNS = ('run', 'agent_steps', 'preferences', 'game', 'score', 'length')
 PREFERENCES = ('vote', 'head', 'mean')
 
 
-def games(learnt, policy, count, seed=0, max_steps=200_000, epsilon=None):
+def games(agent, policy, count, seed=0, max_steps=200_000, epsilon=None):
     """Plays `count` games, one after another.
 
     Args:
-      learnt: a `learnt.Learnt`, whose configuration is gin's.
+      agent: A `restore.TrainedAgent`, whose configuration is gin's.
       policy: an `acting.Policy`; a head it follows is drawn for each game.
       count: games.
       seed: of environments, heads, epsilon and ties; the same for each way of acting.
@@ -44,21 +45,20 @@ def games(learnt, policy, count, seed=0, max_steps=200_000, epsilon=None):
     Yields:
       (score, length) of each.
     """
-    from ob2i_tf import environments
+    from ob2i_tf.training import loop
 
     rng = np.random.default_rng(seed)
-    epsilon = learnt.epsilon if epsilon is None else epsilon
-    with contextlib.closing(environments.make(num_envs=1, seed=seed)) as env:
+    epsilon = agent.epsilon if epsilon is None else epsilon
+    with contextlib.closing(agent.environment(num_envs=1, seed=seed)) as env:
         for _ in range(count):
             observations, _ = env.reset()
-            heads = learnt.posterior.evaluation_heads(1, rng)
-            score, length, over = 0.0, 0, False
-            while not over and length < max_steps:
-                actions = policy.actions(observations, heads, epsilon, rng)
-                observations, _, _, _, info = env.step(actions)
-                score += float(info['raw_rewards'][0])
+            score, length = 0.0, 0
+            steps = loop.play_policy(env, observations, policy, agent.posterior, epsilon, rng)
+            for step, _ in itertools.islice(steps, max_steps):
+                score += float(step.info['raw_rewards'][0])
                 length += 1
-                over = bool(info['game_over'][0])
+                if step.info['game_over'][0]:
+                    break
             yield score, length
 
 
@@ -66,7 +66,7 @@ def find(paths):
     """Real paths of the run folders at or below the paths; a UserError for a path without any."""
     found = []
     for path in paths:
-        folders = find_runs(path, ['config.gin'])
+        folders = find_runs(path)
         if not folders:
             raise UserError(f'no run folder at or below {path}: none holds config.gin')
         found += [folder.resolve() for folder in folders]
@@ -111,7 +111,7 @@ def main(argv=None):
         parser.error(f'--out={arguments.out} is a folder')
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
     from ob2i_tf import acting
-    from ob2i_tf.training.learnt import load_learnt
+    from ob2i_tf.training.restore import restore
 
     failed, played_any = 0, False
     try:
@@ -122,20 +122,20 @@ def main(argv=None):
             rows.writerow(COLUMNS)
             for folder in folders:
                 try:
-                    learnt = load_learnt(folder, arguments.allow_imports)
+                    agent = restore(folder, arguments.allow_imports)
                 except UserError as error:
                     print(f'error: {folder}: {error}', file=sys.stderr)
                     failed += 1
                     continue
                 for name in arguments.preferences:
                     try:
-                        policy = learnt.policy.by(getattr(acting, f'{name}_preferences'))
+                        policy = agent.policy.by(getattr(acting, f'{name}_preferences'))
                     except ValueError as error:
                         print(f'error: {folder}: {error}', file=sys.stderr)
                         failed += 1
                         continue
                     played = games(
-                        learnt,
+                        agent,
                         policy,
                         arguments.games,
                         arguments.seed,
@@ -143,7 +143,7 @@ def main(argv=None):
                         arguments.epsilon,
                     )
                     for number, (score, length) in enumerate(played):
-                        rows.writerow([folder, learnt.agent_steps, name, number, score, length])
+                        rows.writerow([folder, agent.agent_steps, name, number, score, length])
                         played_any = True
                 file.flush()
         if not played_any:

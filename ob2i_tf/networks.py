@@ -12,6 +12,8 @@ import gin
 import numpy as np
 import tensorflow as tf
 
+from ob2i_tf.seeds import split_draws, split_seed
+
 NOISES = ('factorised', 'independent')
 PRECISIONS = ('float32', 'bfloat16')
 
@@ -452,15 +454,3 @@ def _uniform(limit, seed):
 
 def _uniform_pair(limit, seed):
     return [_uniform(limit, seed) for seed in split_seed(seed, 2)]
-
-
-def split_draws(seed, count=2):
-    """`count` independent [2] seeds of stateless draws out of one; None gives as many None."""
-    if seed is None:
-        return [None] * count
-    return [tf.random.experimental.stateless_fold_in(seed, index) for index in range(count)]
-
-
-def split_seed(seed, count):
-    """`count` independent ints that fit the int32 of an initializer."""
-    return [int(word) >> 1 for word in np.random.SeedSequence(seed).generate_state(count)]

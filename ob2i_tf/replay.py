@@ -247,6 +247,15 @@ class EpisodeReplay:
             next_windows.append(frames[t + len(steps) :][: self.history])
         return Transitions(_stacks(windows), *_columns(columns), _stacks(next_windows), ids)
 
+    def learned(self, ids, errors):
+        """Called after each learner step with the ids and absolute errors [n] of its rows."""
+
+    def state(self):
+        return {}
+
+    def set_state(self, arrays):
+        del arrays
+
     # Memory.
 
     def _check_budget(self):

@@ -42,6 +42,7 @@ from ob2i_tf.environments import games
 from ob2i_tf.errors import ConfigError, UserError, missing_package
 from ob2i_tf.training import disk
 from ob2i_tf.training import main as program
+from ob2i_tf.training.run_folder import RunFolder
 
 _LAST_LINES = 5  # Of a log, reported of a trial that failed.
 _SAVING_SECONDS = 600  # At most, for a process that was told to save and end.
@@ -178,10 +179,7 @@ def _num_iterations(gin_file, bindings, own, base_dir):
     Other bindings may not change the values of its `own`.
     """
     with program.stderr_held_back():
-        from ob2i_tf.training import (
-            run_folder,
-            runner,  # noqa: F401  Registers all parts.
-        )
+        from ob2i_tf.training import runner  # noqa: F401  Registers all parts.
     try:
         config.load([gin_file], bindings)
     except ConfigError as error:
@@ -192,7 +190,7 @@ def _num_iterations(gin_file, bindings, own, base_dir):
                 f'{base_dir}: {name} = {config.value(name)!r} is bound, but the sweep binds it to '
                 f'{value!r}'
             )
-    run_folder.check_config(base_dir)
+    RunFolder(base_dir).check_config(config.resolved_config())
     return config.value('Runner.num_iterations')
 
 

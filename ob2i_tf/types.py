@@ -80,6 +80,8 @@ class Batch(NamedTuple):
       targets: [B, K] float32.
       weights: [B] float32, 0 for padding rows.
       masks: [B, K] float32, 0 where a head does not learn from a row (bootstrap masks).
+      ids: [B] int64, numbers of the transitions in order of arrival in replay; None: replay is not
+        told of their errors.
     """
 
     observations: np.ndarray
@@ -87,10 +89,30 @@ class Batch(NamedTuple):
     targets: np.ndarray
     weights: np.ndarray
     masks: np.ndarray
+    ids: np.ndarray | None = None
+
+
+class EnvStep(NamedTuple):
+    """One step of B parallel environments.
+
+    Attributes:
+      acted_on: [B, *stack], the observations that the actions were chosen by.
+      actions: [B] int32.
+      observations: [B, *stack], what the environments show now.
+      rewards, terminated, truncated, info: As the package environments says.
+    """
+
+    acted_on: np.ndarray
+    actions: np.ndarray
+    observations: np.ndarray
+    rewards: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    info: dict[str, Any]
 
 
 class Step(NamedTuple):
-    """What one step of B environments was, as a posterior that learns while acting sees it.
+    """One step of B parallel environments, as passed to `Posterior.observe`.
 
     Attributes:
       observations: [B, *stack], acted on.

@@ -5,7 +5,7 @@ those of the moment in which they were computed: for episodes, when the episode 
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 import gin
@@ -35,57 +35,25 @@ class _Pending(NamedTuple):
 
 
 class Update:
-    """What an update is to a run, which makes it as
-
-        update(replay, network, target_network, selector, seed, xla=xla)
-
-    and what the two below share.
+    """Interface of updates: turns replay into batches, one for each learner step.
 
     Args:
       replay: EpisodeReplay.
-      network: online network, gives the bonus of the reward, B.
-      target_network: gives Q~ and the bonus of the next value, B~, in one pass.
-      seed: of bootstrap masks, of the bonus, and of noisy networks.
-      batch_size: transitions a learner step ("mini-batch size", paper, table 4).
-      alpha_1: weight of the reward's bonus.
-      alpha_2: weight of the next value's bonus.
-      bonus: a `bonuses.Bonus`; None: no bonus, and no pass of the online network.
-      mask_probability: that a head learns from a transition, see `bootstrap_masks`.
-
-    Raises:
-      ValueError: a value that cannot be, with the binding that it comes from.
-      ConfigError: if the bonus cannot be traced.
+      network: Online network.
+      target_network: Target network.
+      selector: (observations, seed) -> [B, K, A], the values by which double Q-learning chooses a';
+        None: the online network.
+      seed: Seed of its random choices.
+      xla: Whether XLA compiles the computation of targets.
     """
 
-    def __init__(
-        self,
-        replay,
-        network,
-        target_network,
-        seed,
-        batch_size,
-        alpha_1,
-        alpha_2,
-        bonus,
-        mask_probability,
-    ):
-        name = type(self).__name__
-        if batch_size < 1:
-            raise ValueError(f'{name}.batch_size must be at least 1, got {batch_size}')
-        if not 0 < mask_probability <= 1:
-            raise ValueError(
-                f'{name}.mask_probability must be above 0, at most 1, got {mask_probability}'
-            )
-        _build_bonus(name, bonus, replay, network, seed, alpha_1, alpha_2)
+    def __init__(self, replay, network, target_network, selector=None, seed=0, xla=False):
         self.replay = replay
         self.network = network
         self.target_network = target_network
-        self.batch_size = batch_size
-        self.alpha_1, self.alpha_2 = alpha_1, alpha_2
-        self.bonus = bonus
-        self.mask_probability = mask_probability
-        self._seed = seed
-        self._generator = tf.random.Generator.from_seed(seed)
+        self.selector = network if selector is None else selector
+        self.seed = seed
+        self.xla = xla
 
     @property
     def ready(self):
@@ -93,38 +61,89 @@ class Update:
         return self.replay.can_sample
 
     def next_batch(self):
-        """The batch of the next learner step, and what to log of it.
+        """The batch of the next learner step, and a report.
 
         Returns:
-          types.Batch; and a dict: 'bonus_mean' and 'next_bonus_mean' of the rows whose targets were
-          computed for it, unweighted and before normalisation, empty if there were none.
+          types.Batch; and {name: number} to log: 'bonus_mean' and 'next_bonus_mean' of the rows
+          whose targets were computed for it, unweighted and before normalisation, empty if there
+          were none.
         """
         raise NotImplementedError
 
     @property
     def trackables(self):
-        """What a checkpoint keeps as variables, by name."""
-        parts = {'update_generator': self._generator}
-        return parts if self.bonus is None else {**parts, 'bonus': self.bonus}
+        """{name: tf.Module or the like} that a checkpoint keeps."""
+        return {}
 
     def state(self):
-        """What a checkpoint keeps as arrays, by name."""
+        """{name: array} that a checkpoint keeps."""
         return {}
 
     def set_state(self, arrays):
-        """Takes over what `state` returned."""
+        """Restores the result of `state`."""
         del arrays
 
     def compiled_functions(self):
         """The tf.functions whose traces a run counts (`process/traces` in TensorBoard)."""
         return []
 
+
+class BootstrappedUpdate(Update):
+    """Targets with a bonus, and bootstrap masks.
+
+    Args:
+      parts: Positional arguments of Update.
+      xla: See Update.
+      batch_size: Transitions per learner step ("mini-batch size", paper, table 4).
+      alpha_1: Weight of the reward's bonus, B, which the online network gives.
+      alpha_2: Weight of the next value's bonus, B~, which the target network gives with Q~.
+      bonus: A `bonuses.Bonus`; None: no bonus, and no pass of the online network.
+      mask_probability: Probability that a head learns from a transition, see `bootstrap_masks`.
+      next_actions: Chooses a', maps Q-values [n, K, A] to actions [n, K] int32.
+
+    Raises:
+      ValueError: An argument is out of range; the message names the binding.
+      ConfigError: The bonus or the choice of a' cannot be traced.
+    """
+
+    def __init__(
+        self, *parts, xla, batch_size, alpha_1, alpha_2, bonus, mask_probability, next_actions
+    ):
+        super().__init__(*parts, xla=xla)
+        name = type(self).__name__
+        if batch_size < 1:
+            raise ValueError(f'{name}.batch_size must be at least 1, got {batch_size}')
+        if not 0 < mask_probability <= 1:
+            raise ValueError(
+                f'{name}.mask_probability must be above 0, at most 1, got {mask_probability}'
+            )
+        heads, num_actions = self.network.num_heads, self.network.num_actions
+        check_traced(
+            f'{name}.next_actions',
+            next_actions,
+            (tf.TensorSpec([None, heads, num_actions]),),
+            (None, heads),
+            'Q-values [n, K, A] to actions [n, K]',
+        )
+        _build_bonus(name, bonus, self.replay, self.network, self.seed, alpha_1, alpha_2)
+        self.batch_size = batch_size
+        self.alpha_1, self.alpha_2 = alpha_1, alpha_2
+        self.bonus = bonus
+        self.mask_probability = mask_probability
+        self.next_actions = next_actions
+        self._generator = tf.random.Generator.from_seed(self.seed)
+
+    @property
+    def trackables(self):
+        parts = {'update_generator': self._generator}
+        return parts if self.bonus is None else {**parts, 'bonus': self.bonus}
+
     def _masks(self, ids):
-        return bootstrap_masks(ids, self.network.num_heads, self.mask_probability, self._seed)
+        return bootstrap_masks(ids, self.network.num_heads, self.mask_probability, self.seed)
 
 
 @gin.configurable(denylist=['selector', 'seed', 'xla'])
-class EpisodicUpdate(Update):
+class EpisodicUpdate(BootstrappedUpdate):
     """Backward induction over whole episodes (paper, Algorithm 2), consumed from their end.
 
     The targets of a sampled episode are computed once; then each batch takes the next `batch_size`
@@ -132,10 +151,9 @@ class EpisodicUpdate(Update):
     is the consumption 'in_parts'; the others use fresh targets for every batch.
 
     Args:
-      replay, network, target_network, seed, batch_size, alpha_1, alpha_2, bonus, mask_probability:
-        see Update.
-      selector: not used here, see TransitionUpdate.
-      xla: whether XLA compiles the passes of the networks.
+      replay, network, target_network, selector, seed, xla: See Update; a' never comes from the
+        selector here.
+      batch_size, alpha_1, alpha_2, bonus, mask_probability, next_actions: See BootstrappedUpdate.
       beta: diffusion factor, or one for each head.
       greedy: how a' is read, see `targets.backward_induction`.
       mask_next_bonus: whether B~ has its factor 1{a' != a_{t+1}}.
@@ -162,6 +180,7 @@ class EpisodicUpdate(Update):
         alpha_2: float = 0.0,
         greedy: Literal[targets.GREEDY_READINGS] = 'initial',
         mask_next_bonus: bool = True,
+        next_actions: Callable = targets.greedy_actions,
         bonus: bonuses.Bonus | None = None,
         mask_probability: float = 1.0,
         tail: Literal[TAILS] = 'pad',
@@ -172,12 +191,15 @@ class EpisodicUpdate(Update):
             replay,
             network,
             target_network,
+            selector,
             seed,
-            batch_size,
-            alpha_1,
-            alpha_2,
-            bonus,
-            mask_probability,
+            xla=xla,
+            batch_size=batch_size,
+            alpha_1=alpha_1,
+            alpha_2=alpha_2,
+            bonus=bonus,
+            mask_probability=mask_probability,
+            next_actions=next_actions,
         )
         if tail not in TAILS:
             raise ValueError(f'EpisodicUpdate.tail must be one of {TAILS}, got {tail!r}')
@@ -204,14 +226,12 @@ class EpisodicUpdate(Update):
             logging.warning(
                 'EpisodicUpdate.tail = %r changes nothing: consumption is %r.', tail, consumption
             )
-        del selector
         self.beta = np.float32(beta)
         self.greedy = greedy
         self.mask_next_bonus = mask_next_bonus
         self.tail = tail
         self.consumption = consumption
         self.states_per_pass = states_per_pass
-        self._xla = xla
         self._passes = {
             network: tf.function(
                 functools.partial(self._pass, network), jit_compile=xla or None, autograph=False
@@ -279,6 +299,7 @@ class EpisodicUpdate(Update):
             targets=pending.targets[start:end],
             weights=np.ones(end - start, np.float32),
             masks=self._masks(pending.ids[start:end]),
+            ids=pending.ids[start:end],
         )
 
     def _episode_targets(self, frames, actions, rewards, discounts, episode):
@@ -318,6 +339,7 @@ class EpisodicUpdate(Update):
             greedy=self.greedy,
             mask_next_bonus=self.mask_next_bonus,
             last=last,
+            next_actions=self.next_actions,
         )
         return (y, *means)
 
@@ -326,7 +348,7 @@ class EpisodicUpdate(Update):
         context = self.replay.history - 1
         seed = self._generator.make_seeds()[:, 0]
         count = chunks.num_rows(frames) - context
-        if self._xla:  # It compiles anew for each shape.
+        if self.xla:  # It compiles anew for each shape.
             missing = -count % _XLA_STATE_MULTIPLE
             frames = tf.pad(frames, [[0, missing]] + [[0, 0]] * (len(frames.shape) - 1))
         q_values = chunks.in_passes(
@@ -355,15 +377,12 @@ class EpisodicUpdate(Update):
 
 
 @gin.configurable(denylist=['selector', 'seed', 'xla'])
-class TransitionUpdate(Update):
+class TransitionUpdate(BootstrappedUpdate):
     """Targets over one step, or a few, for transitions drawn uniformly (BootDQN, DQN and others).
 
     Args:
-      replay, network, target_network, seed, batch_size, alpha_1, alpha_2, bonus, mask_probability:
-        see Update.
-      xla: whether XLA compiles the targets.
-      selector: (observations, seed) -> [B, K, A], what double Q-learning chooses a' by; None: the
-        online network.
+      replay, network, target_network, selector, seed, xla: See Update.
+      batch_size, alpha_1, alpha_2, bonus, mask_probability, next_actions: See BootstrappedUpdate.
       double_q: choose a' by the selector, not by the target network (van Hasselt et al. 2016).
       n_steps: that a target goes over before it bootstraps.
     """
@@ -383,17 +402,21 @@ class TransitionUpdate(Update):
         mask_probability: float = 1.0,
         double_q: bool = False,
         n_steps: int = 1,
+        next_actions: Callable = targets.greedy_actions,
     ):
         super().__init__(
             replay,
             network,
             target_network,
+            selector,
             seed,
-            batch_size,
-            alpha_1,
-            alpha_2,
-            bonus,
-            mask_probability,
+            xla=xla,
+            batch_size=batch_size,
+            alpha_1=alpha_1,
+            alpha_2=alpha_2,
+            bonus=bonus,
+            mask_probability=mask_probability,
+            next_actions=next_actions,
         )
         if n_steps < 1:
             raise ValueError(f'TransitionUpdate.n_steps must be at least 1, got {n_steps}')
@@ -402,7 +425,6 @@ class TransitionUpdate(Update):
                 f'TransitionUpdate.bonus: {type(bonus).__name__} as configured needs whole '
                 "episodes in order (an RndBonus takes scale_by = 'bonuses' here)"
             )
-        self.selector = network if selector is None else selector
         self.n_steps = n_steps
         self.double_q = double_q
         self._compiled_targets = Compiled(self._targets, xla=xla)
@@ -417,6 +439,7 @@ class TransitionUpdate(Update):
             y.numpy(),
             weights=np.ones(self.batch_size, np.float32),
             masks=self._masks(rows.ids),
+            ids=rows.ids,
         )
         return batch, _report(means)
 
@@ -446,6 +469,7 @@ class TransitionUpdate(Update):
             alpha_1=self.alpha_1,
             alpha_2=self.alpha_2,
             online_next_q=online_next_q,
+            next_actions=self.next_actions,
         )
         return (y, *means)
 

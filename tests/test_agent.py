@@ -15,11 +15,12 @@ from ob2i_tf import (
     optimizers,
     posteriors,
     schedules,
+    types,
     updates,
 )
 from ob2i_tf.agent import Agent, check_schedule
 from ob2i_tf.errors import ConfigError
-from ob2i_tf.learner import QLearner
+from ob2i_tf.learner import QLearner, huber
 from ob2i_tf.replay import EpisodeReplay
 from tests import chain
 
@@ -96,8 +97,9 @@ def play(agent_steps, num_envs=1, corridor=None, **keywords):
         action = agent.act(observations)
         actions.append(action)
         agent.learn()
+        acted_on = observations
         observations, *results = env.step()
-        agent.observe(action, observations, *results)
+        agent.observe(types.EnvStep(acted_on, action, observations, *results))
     return agent, tape, replay, env, np.array(heads), np.array(epsilons), np.array(actions)
 
 
@@ -214,9 +216,10 @@ def test_replay_rebuilds_the_stacks_of_breakout_over_several_lives(restart):
     while replay.num_episodes < 12:  # A game has five lives.
         acted_on.append(observations[0])
         actions = rng.integers(4, size=1)
-        observations, *results, info = env.step(actions)
-        led_to.append(info['final_obs'][0])
-        for episode in agent.record(actions, observations, *results, info['final_obs']):
+        step = types.EnvStep(observations, actions, *env.step(actions))
+        observations = step.observations
+        led_to.append(step.info['final_obs'][0])
+        for episode in agent.record(step):
             replay.add_episode(episode)
     rows = replay.sample_transitions(300)
     np.testing.assert_array_equal(rows.observations, np.stack([acted_on[i] for i in rows.ids]))
@@ -372,11 +375,11 @@ METHODS = {
         'network': {'num_heads': 5},
         'preferences': acting.ids_preferences,
         'update_settings': {'double_q': True},
-        'learner': {'loss': 'huber'},
+        'learner': {'loss': huber},
     },
     'dqn_rmsprop': {
         'optimizer': functools.partial(optimizers.rmsprop, 3e-3, epsilon=1e-4),
-        'learner': {'loss': 'huber', 'max_gradient_norm': None},
+        'learner': {'loss': huber, 'max_gradient_norm': None},
         'epsilon': 0.2,
     },
 }
@@ -445,10 +448,11 @@ def test_the_score_belongs_to_the_learner_that_played(small_networks):
         heads = agent.heads.copy()
         actions = agent.act(observations)
         agent.learn()
-        observations, rewards, *results = env.step(actions)
-        agent.observe(actions, observations, rewards, *results)
+        step = types.EnvStep(observations, actions, *env.step(actions))
+        observations = step.observations
+        agent.observe(step)
         if agent.agent_steps > 40:  # The first 40 actions are nobody's.
-            np.add.at(scores, heads, rewards)
+            np.add.at(scores, heads, step.rewards)
     np.testing.assert_allclose(agent.posterior.state()['scores'], scores, rtol=1e-6)
     assert len(set(scores.round(3))) == 3
 

@@ -66,30 +66,30 @@ def record(run, seed=0, max_steps=3000, allow_imports=()) -> Recording:
       run: run folder.
       seed: of the game.
       max_steps: agent steps after which the recording ends, if the game has not.
-      allow_imports: See `learnt.load_learnt`.
+      allow_imports: See `restore.restore`.
 
     Raises:
       UserError: if the run cannot be restored.
     """
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
-    from ob2i_tf import acting, bonuses, config, environments
-    from ob2i_tf.training.learnt import load_learnt
+    from ob2i_tf import acting, bonuses, config
+    from ob2i_tf.training.restore import restore
 
     if not (Path(run) / 'config.gin').is_file():
         raise UserError(f'{run} is no run folder: it has no config.gin')
-    learnt = load_learnt(run, allow_imports)
+    agent = restore(run, allow_imports)
     rng = np.random.default_rng(seed)
     steps = {name: [] for name in ('frames', 'actions', 'random', 'rewards', 'q', 'cells')}
-    with contextlib.closing(environments.make(num_envs=1, seed=seed)) as env:
+    with contextlib.closing(agent.environment(num_envs=1, seed=seed)) as env:
         maze = _maze(env)
         observations, _ = env.reset()
-        heads = learnt.posterior.evaluation_heads(1, rng)
+        heads = agent.posterior.evaluation_heads(1, rng)
         finished = False
         while not finished and len(steps['actions']) < max_steps:
-            steps['q'].append(learnt.posterior.mean(observations).numpy()[0])
+            steps['q'].append(agent.posterior.mean(observations).numpy()[0])
             # Whether epsilon strikes is drawn here, so that it can be shown.
-            by_chance = bool(rng.random() < learnt.epsilon)
-            action = learnt.policy.actions(observations, heads, float(by_chance), rng)
+            by_chance = bool(rng.random() < agent.epsilon)
+            action = agent.policy.actions(observations, heads, float(by_chance), rng)
             if maze is None:
                 steps['frames'].append(_newest_frame(observations[0]))
             else:
@@ -104,7 +104,7 @@ def record(run, seed=0, max_steps=3000, allow_imports=()) -> Recording:
     q_values = np.array(steps['q'])
     actions = np.array(steps['actions'])
     return Recording(
-        f'{config.value("make_environment.name")}, {run}, {learnt.agent_steps:,} agent steps',
+        f'{config.value("make_environment.name")}, {run}, {agent.agent_steps:,} agent steps',
         names or [str(action) for action in range(q_values.shape[-1])],
         steps['frames'],
         actions,

@@ -13,8 +13,8 @@ import pandas as pd
 from ob2i_tf import environments
 from ob2i_tf.environments import games
 from ob2i_tf.errors import UserError
-from ob2i_tf.training import csv_columns, disk
-from ob2i_tf.training.find_runs import find_runs
+from ob2i_tf.training import disk
+from ob2i_tf.training.run_folder import COLUMNS, find_runs
 
 TRAIN_COLUMNS = (
     'iteration',
@@ -55,7 +55,7 @@ class Run(NamedTuple):
       method, game, seed: what it is a run of; texts.
       config: {binding: value}, values as Python literals where they are, else as text.
       environment: what environment.json holds; {} without.
-      eval, games: tables with csv_columns.EVAL, csv_columns.EVAL_EPISODES.
+      eval, games: tables with COLUMNS['eval'], COLUMNS['eval_episodes'].
       train: a table with TRAIN_COLUMNS.
       frames_planned: frames that its configuration asks for, or None.
     """
@@ -161,9 +161,9 @@ def _read_run(folder, name, problems) -> Run | None:
             required=table != 'eval_episodes',
         )
         for table, header in (
-            ('eval', csv_columns.EVAL),
+            ('eval', COLUMNS['eval']),
             ('train', TRAIN_COLUMNS),
-            ('eval_episodes', csv_columns.EVAL_EPISODES),
+            ('eval_episodes', COLUMNS['eval_episodes']),
         )
     }
     evaluation = tables['eval']

