@@ -97,7 +97,8 @@ class Update:
 
         Returns:
           types.Batch; and a dict: 'bonus_mean' and 'next_bonus_mean' of the rows whose targets were
-          computed for it, unweighted and before normalisation, empty if there were none.
+          computed for it, unweighted and before normalisation, empty if there were none; without
+          the latter if all these rows are terminals.
         """
         raise NotImplementedError
 
@@ -295,12 +296,15 @@ class EpisodicUpdate(Update):
         next_q = tf.gather(self._q_values(self.target_network, frames[1:]), places)  # Q~, [n, K, A]
         newest = places + history - 1
         last = tf.concat([episode[1:] != episode[:-1], [True]], axis=0)
-        shown = tf.sort(tf.concat([newest, 1 + tf.boolean_mask(newest, last)], axis=0))
+        ends = last & (discounts > 0)  # What a terminal leads to is unspecified.
+        shown = tf.sort(tf.concat([newest, 1 + tf.boolean_mask(newest, ends)], axis=0))
+        here = rows + tf.cumsum(tf.cast(ends, tf.int32), exclusive=True)
         experience = types.Experience(
             tf.gather(frames, shown),
-            rows + episode,
-            rows + episode + 1,
+            here,
+            here + tf.cast(ends | ~last, tf.int32),
             actions,
+            discounts,
             next_q,
             lambda: tf.gather(self._q_values(self.network, frames[:-1]), places),
         )
@@ -427,12 +431,15 @@ class TransitionUpdate(Update):
         history, seeds = self.replay.history, tf.unstack(self._generator.make_seeds(3), axis=1)
         next_q = self.target_network(next_observations, seeds[0])
         online_next_q = self.selector(next_observations, seeds[1]) if self.double_q else None
-        rows = tf.range(tf.shape(actions)[0])
+        rows, known = tf.range(tf.shape(actions)[0]), discounts > 0
+        after = tf.boolean_mask(_newest(next_observations, history), known)
+        places = tf.shape(actions)[0] + tf.cumsum(tf.cast(known, tf.int32), exclusive=True)
         experience = types.Experience(
-            _newest(tf.concat([observations, next_observations], axis=0), history),
+            tf.concat([_newest(observations, history), after], axis=0),
             rows,
-            rows + tf.shape(actions)[0],
+            tf.where(known, places, rows),
             actions,
+            discounts,
             next_q,
             lambda: self.network(observations, seeds[2]),
         )
@@ -502,6 +509,7 @@ def _build_bonus(update, bonus, replay, network, seed, alpha_1, alpha_2):
             rows,
             rows,
             rows,
+            tf.TensorSpec([None]),
             tf.TensorSpec(q_values),
             tf.TensorSpec(q_values),
         ),
@@ -524,7 +532,8 @@ def _newest(observations, history):
 
 
 def _report(means):
-    return dict(zip(('bonus_mean', 'next_bonus_mean'), map(float, means)))
+    means = dict(zip(('bonus_mean', 'next_bonus_mean'), map(float, means)))
+    return {name: mean for name, mean in means.items() if not np.isnan(mean)}
 
 
 def _stack(frames, history):
