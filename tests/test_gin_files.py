@@ -113,6 +113,13 @@ def test_a_file_comes_to_the_values_of_the_table(file, clean_gin):
     assert not differing
 
 
+@pytest.mark.parametrize('row', ['ob2i', 'bebu', 'bebu_rnd', 'bootdqn_ucb', 'bootdqn', 'ebu'])
+def test_the_small_file_goes_over_an_atari_row(row, clean_gin):
+    small = {e.binding: e.value for e in ENTRIES if e.patterns == ('ob2i_atari_small',)}
+    expected = resolved(f'{row}_atari.gin') | small
+    assert resolved(f'{row}_atari.gin', 'base/atari_small.gin') == expected
+
+
 def test_the_defaults_of_the_code_are_bebu_on_atari(clean_gin):
     values = resolved(bindings=["make_environment.name = 'Breakout'"])
     entries = expected_of('bebu_atari')
