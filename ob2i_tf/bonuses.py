@@ -112,8 +112,8 @@ class UcbBonus(Bonus):
         q_values, next_q = experience.q_values(), experience.next_q
         reward_bonus = tf.gather(self._measure(q_values), experience.actions, batch_dims=1)
         next_bonus = self._measure(next_q)
-        counted = _counted(experience.discounts)
-        means = tf.reduce_mean(reward_bonus), _mean_of(next_bonus, counted)
+        counted = experience.discounts > 0
+        means = tf.reduce_mean(reward_bonus), tensors.mean_of_rows(next_bonus, counted)
         if self._terminal_next_bonus:
             counted = tf.ones_like(counted)
         if self._normalize_reward_bonus:
@@ -125,7 +125,7 @@ class UcbBonus(Bonus):
             # (With double Q a' would be another; no row of the paper has both.)
             greedy = tf.argmax(next_q, axis=-1, output_type=tf.int32)
             seen = tf.gather(next_bonus, greedy, batch_dims=1)
-            weights = tf.zeros_like(seen) + counted[:, None]
+            weights = tf.zeros_like(seen) + tf.cast(counted, seen.dtype)[:, None]
             next_bonus = self._normalize(self.next_bonus_std, next_bonus, seen, weights)
         return reward_bonus, next_bonus, means
 
@@ -244,7 +244,7 @@ class RndBonus(Bonus):
         errors = self.errors(frames)
         state, next_state = tf.gather(errors, experience.here), tf.gather(errors, experience.next)
         reward_bonus = state if self._reward_state == 'state' else next_state
-        next_mean = _mean_of(next_state[:, None], _counted(experience.discounts))
+        next_mean = tensors.mean_of_rows(next_state[:, None], experience.discounts > 0)
         means = tf.reduce_mean(reward_bonus), next_mean
         sums = reward_bonus
         if self.needs_order:
@@ -288,17 +288,6 @@ class RndBonus(Bonus):
         return tf.reduce_mean(
             tf.math.squared_difference(self.predictor(frames), self.target(frames)), axis=-1
         )
-
-
-def _counted(discounts):
-    """[n] -> [n] float32: 1 for the rows whose target reads what is at s', else 0."""
-    return tf.cast(tf.convert_to_tensor(discounts) > 0, tf.float32)
-
-
-def _mean_of(values, counted):
-    """The mean of the rows of values [n, ...] that count; NaN if none does."""
-    total = tf.reduce_sum(values * counted[:, None])
-    return total / (tf.reduce_sum(counted) * values.shape[1])
 
 
 def _rnd_network(frame_shape, conv_layers, dense_layers, seed):

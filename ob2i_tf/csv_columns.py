@@ -26,4 +26,13 @@ EVAL = (
     'score_max',
 )
 EPISODES = ('frames', 'score', 'length')
+BONUS = (
+    'iteration',
+    'frames',
+    'reward_bonus_mean',
+    'next_bonus_mean',
+    'next_bonus_normalized_mean',
+    'q_gap_mean',
+    'next_action_changes',
+)
 EVAL_EPISODES = ('iteration', *EPISODES)

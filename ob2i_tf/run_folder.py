@@ -19,7 +19,7 @@ import ob2i_tf
 from ob2i_tf import config, disk
 from ob2i_tf.errors import CheckpointError, UserError
 
-CHECKPOINT_FORMAT = 3
+CHECKPOINT_FORMAT = 4
 _FOLDERS = ('checkpoints', 'replay', 'tensorboard')
 
 

@@ -64,6 +64,7 @@ _TABLES = {
     'eval': csv_columns.EVAL,
     'episodes': csv_columns.EPISODES,
     'eval_episodes': csv_columns.EVAL_EPISODES,
+    'bonus': csv_columns.BONUS,
 }
 _PARTS_WITH_ARRAYS = ('update', 'posterior')
 
@@ -531,6 +532,12 @@ class Runner:
                 scalars[f'{name}/relative_length'] = length / self._shortest_path
         with self._writing():
             self._csv['train'].write(train)
+            if self._update.bonus is not None:
+                bonus = {name: means.mean(name) for name in csv_columns.BONUS[2:]}
+                self._csv['bonus'].write(
+                    {'iteration': self._iteration, 'frames': self._frames, **bonus}
+                )
+                scalars.update({f'bonus/{name}': mean for name, mean in bonus.items()})
             if self._evaluation_steps:
                 for game in evaluated:
                     self._csv['eval_episodes'].write(

@@ -21,6 +21,13 @@ TAILS = ('pad', 'other_episode')
 CONSUMPTIONS = ('in_parts', 'whole', 'pooled')
 _ROW_MULTIPLE = 8  # Batches are padded to it, so that XLA compiles few shapes.
 _XLA_STATE_MULTIPLE = 64  # States of a pass, likewise.
+_MEANS = ('bonus_mean', 'next_bonus_mean')  # Reported of targets; with a bonus also:
+_BONUS_MEANS = (
+    'reward_bonus_mean',
+    'next_bonus_normalized_mean',
+    'q_gap_mean',
+    'next_action_changes',
+)
 
 
 class _Pending(NamedTuple):
@@ -96,9 +103,9 @@ class Update:
         """The batch of the next learner step, and what to log of it.
 
         Returns:
-          types.Batch; and a dict: 'bonus_mean' and 'next_bonus_mean' of the rows whose targets were
-          computed for it, unweighted and before normalisation, empty if there were none; without
-          the latter if all these rows are terminals.
+          types.Batch; and a dict of the rows whose targets were computed for it, empty if there
+          were none: 'bonus_mean' and 'next_bonus_mean', unweighted and before normalisation, and
+          with a bonus those of `_effects`. Without those of s' if all these rows are terminals.
         """
         raise NotImplementedError
 
@@ -269,7 +276,7 @@ class EpisodicUpdate(Update):
         episode = np.repeat(
             np.arange(len(episodes), dtype=np.int32), [len(e.actions) for e in episodes]
         )
-        y, *means = self._compiled_targets(frames, actions, rewards, discounts, episode)
+        y, means = self._compiled_targets(frames, actions, rewards, discounts, episode)
         places = np.arange(len(actions)) + self.replay.history * episode
         return _Pending(frames, places, actions, y.numpy(), ids, len(actions)), _report(means)
 
@@ -283,7 +290,7 @@ class EpisodicUpdate(Update):
         )
 
     def _episode_targets(self, frames, actions, rewards, discounts, episode):
-        """Targets [n, K] of episodes one after another, mean B, mean B~.
+        """Targets [n, K] of episodes one after another, and the numbers that are reported.
 
         Args:
           frames: [sum of history + T, *frame], each episode's after its context.
@@ -308,7 +315,7 @@ class EpisodicUpdate(Update):
             next_q,
             lambda: tf.gather(self._q_values(self.network, frames[:-1]), places),
         )
-        reward_bonus, next_bonus, means = _bonuses(self.bonus, experience)
+        reward_bonus, next_bonus, means = _bonuses(self.bonus, experience, self.alpha_2)
         y = targets.backward_induction(
             rewards,
             discounts,
@@ -323,7 +330,7 @@ class EpisodicUpdate(Update):
             mask_next_bonus=self.mask_next_bonus,
             last=last,
         )
-        return (y, *means)
+        return y, means
 
     def _q_values(self, network, frames):
         """The values of all stacks in [history - 1 + n, *frame]: -> [n, K, A]."""
@@ -414,7 +421,7 @@ class TransitionUpdate(Update):
     def next_batch(self):
         """See Update: `batch_size` rows, drawn uniformly."""
         rows = self.replay.sample_transitions(self.batch_size, self.n_steps)
-        y, *means = self._compiled_targets(*rows[:-1])
+        y, means = self._compiled_targets(*rows[:-1])
         batch = types.Batch(
             rows.observations,
             rows.actions,
@@ -443,7 +450,7 @@ class TransitionUpdate(Update):
             next_q,
             lambda: self.network(observations, seeds[2]),
         )
-        reward_bonus, next_bonus, means = _bonuses(self.bonus, experience)
+        reward_bonus, next_bonus, means = _bonuses(self.bonus, experience, self.alpha_2)
         y = targets.one_step(
             rewards,
             discounts,
@@ -454,7 +461,7 @@ class TransitionUpdate(Update):
             alpha_2=self.alpha_2,
             online_next_q=online_next_q,
         )
-        return (y, *means)
+        return y, means
 
 
 def bootstrap_masks(ids, num_heads, probability, seed):
@@ -518,12 +525,37 @@ def _build_bonus(update, bonus, replay, network, seed, alpha_1, alpha_2):
     )
 
 
-def _bonuses(bonus, experience):
-    """B, B~ and their means."""
-    if bonus is not None:
-        return bonus(experience)
+def _bonuses(bonus, experience, alpha_2):
+    """B, B~ and the numbers that are reported, in the order of _MEANS and _BONUS_MEANS."""
     next_q = experience.next_q
-    return tf.zeros_like(next_q[:, 0, 0]), tf.zeros_like(next_q[:, 0]), (0.0, 0.0)
+    if bonus is None:
+        return tf.zeros_like(next_q[:, 0, 0]), tf.zeros_like(next_q[:, 0]), tf.zeros(len(_MEANS))
+    *both, means = bonus(experience)
+    reward_bonus, next_bonus = (tf.cast(x, tf.float32) for x in both)
+    numbers = (*means, *_effects(experience, reward_bonus, next_bonus, alpha_2))
+    return reward_bonus, next_bonus, tf.stack([tf.cast(x, tf.float32) for x in numbers])
+
+
+def _effects(experience, reward_bonus, next_bonus, alpha_2):
+    """How large the bonuses are beside Q~, in the order of _BONUS_MEANS, scalars.
+
+    They are the means of B and of B~ as they enter the target, before their weights; of the gap
+    between the best and the second-best action by Q~ in each head, NaN if there is one action; and
+    of whether Q~ + alpha_2 B~ has another best action than Q~. Terminals count in the first only.
+    """
+    next_q, counted = experience.next_q, experience.discounts > 0
+    gap = np.nan * next_q[..., 0]
+    if next_q.shape[-1] > 1:
+        best = tf.math.top_k(next_q, 2).values
+        gap = best[..., 0] - best[..., 1]
+    optimistic = next_q + alpha_2 * next_bonus[:, None]
+    changes = tf.argmax(optimistic, axis=-1) != tf.argmax(next_q, axis=-1)
+    return (
+        tf.reduce_mean(reward_bonus),
+        tensors.mean_of_rows(next_bonus, counted),
+        tensors.mean_of_rows(gap, counted),
+        tensors.mean_of_rows(tf.cast(changes, tf.float32), counted),
+    )
 
 
 def _newest(observations, history):
@@ -532,7 +564,7 @@ def _newest(observations, history):
 
 
 def _report(means):
-    means = dict(zip(('bonus_mean', 'next_bonus_mean'), map(float, means)))
+    means = dict(zip(_MEANS + _BONUS_MEANS, map(float, means.numpy())))
     return {name: mean for name, mean in means.items() if not np.isnan(mean)}
 
 

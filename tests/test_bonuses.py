@@ -138,7 +138,7 @@ def test_terminals_do_not_enter_the_moments_of_the_next_bonus(rows_at_a_time):
 def test_a_bonus_of_nothing_but_terminals_has_no_mean():
     next_q = np.array([[[0.0], [2.0]]], np.float32)
     bonus = bonuses.UcbBonus()
-    _, next_bonus, means = bonus(experience(next_q, next_q, [0], [0.0]))
+    _, next_bonus, means = bonus(experience(next_q, next_q, [0], np.zeros(1)))
     assert float(next_bonus[0, 0]) == 1 and float(means[0]) == 1 and np.isnan(means[1])
 
 

@@ -167,7 +167,7 @@ def test_a_file_trains_and_resumes_exactly(file, tmp_path):
             shutil.rmtree(max((resumed / 'checkpoints').iterdir()))
             (kept,) = (resumed / 'checkpoints').iterdir()
             assert 110 <= int(kept.name) < 118  # Within the second iteration.
-    for table in ('train', 'eval', 'episodes', 'eval_episodes'):
+    for table in ('train', 'eval', 'episodes', 'eval_episodes', 'bonus'):
         assert rows_of(resumed, table) == rows_of(straight, table)
     train = rows_of(straight)
     learns = settings['Agent.learning_starts'] < 80
@@ -175,3 +175,8 @@ def test_a_file_trains_and_resumes_exactly(file, tmp_path):
     assert all((float(row['loss']) > 0) == learns for row in train)
     has_bonus = entries[f'{update}.bonus'].value != 'None'
     assert all((float(row['bonus_mean']) > 0) == has_bonus for row in train)
+    bonus = rows_of(straight, 'bonus')
+    assert len(bonus) == (2 if has_bonus else 0)
+    for row, of_train in zip(bonus, train):
+        assert row['next_bonus_mean'] == of_train['next_bonus_mean']
+        assert float(row['q_gap_mean']) > 0 and 0 <= float(row['next_action_changes']) <= 1
