@@ -21,6 +21,13 @@ TAILS = ('pad', 'other_episode')
 CONSUMPTIONS = ('in_parts', 'whole', 'pooled')
 _ROW_MULTIPLE = 8  # Batches are padded to it, so that XLA compiles few shapes.
 _XLA_STATE_MULTIPLE = 64  # States of a pass, likewise.
+_MEANS = ('bonus_mean', 'next_bonus_mean')  # Reported of targets; with a bonus also:
+_BONUS_MEANS = (
+    'reward_bonus_mean',
+    'next_bonus_normalized_mean',
+    'q_gap_mean',
+    'next_action_changes',
+)
 
 
 class _Pending(NamedTuple):
@@ -37,6 +44,9 @@ class _Pending(NamedTuple):
 class Update:
     """Interface of updates: turns replay into batches, one for each learner step.
 
+    Attributes:
+      bonus: A `bonuses.Bonus`; None: no bonus.
+
     Args:
       replay: EpisodeReplay.
       network: Online network.
@@ -46,6 +56,8 @@ class Update:
       seed: Seed of its random choices.
       xla: Whether XLA compiles the computation of targets.
     """
+
+    bonus = None
 
     def __init__(self, replay, network, target_network, selector=None, seed=0, xla=False):
         self.replay = replay
@@ -64,9 +76,10 @@ class Update:
         """The batch of the next learner step, and a report.
 
         Returns:
-          types.Batch; and {name: number} to log: 'bonus_mean' and 'next_bonus_mean' of the rows
-          whose targets were computed for it, unweighted and before normalisation, empty if there
-          were none.
+          types.Batch; and {name: number} to log of the rows whose targets were computed for it,
+          empty if there were none: 'bonus_mean' and 'next_bonus_mean', unweighted and before
+          normalisation, and with a bonus those of `_effects`. Without those of s' if all these
+          rows are terminals.
         """
         raise NotImplementedError
 
@@ -288,7 +301,7 @@ class EpisodicUpdate(BootstrappedUpdate):
         episode = np.repeat(
             np.arange(len(episodes), dtype=np.int32), [len(e.actions) for e in episodes]
         )
-        y, *means = self._compiled_targets(frames, actions, rewards, discounts, episode)
+        y, means = self._compiled_targets(frames, actions, rewards, discounts, episode)
         places = np.arange(len(actions)) + self.replay.history * episode
         return _Pending(frames, places, actions, y.numpy(), ids, len(actions)), _report(means)
 
@@ -303,7 +316,7 @@ class EpisodicUpdate(BootstrappedUpdate):
         )
 
     def _episode_targets(self, frames, actions, rewards, discounts, episode):
-        """Targets [n, K] of episodes one after another, mean B, mean B~.
+        """Targets [n, K] of episodes one after another, and the numbers that are reported.
 
         Args:
           frames: [sum of history + T, *frame], each episode's after its context.
@@ -316,16 +329,19 @@ class EpisodicUpdate(BootstrappedUpdate):
         next_q = tf.gather(self._q_values(self.target_network, frames[1:]), places)  # Q~, [n, K, A]
         newest = places + history - 1
         last = tf.concat([episode[1:] != episode[:-1], [True]], axis=0)
-        shown = tf.sort(tf.concat([newest, 1 + tf.boolean_mask(newest, last)], axis=0))
+        ends = last & (discounts > 0)  # What a terminal leads to is unspecified.
+        shown = tf.sort(tf.concat([newest, 1 + tf.boolean_mask(newest, ends)], axis=0))
+        here = rows + tf.cumsum(tf.cast(ends, tf.int32), exclusive=True)
         experience = types.Experience(
             tf.gather(frames, shown),
-            rows + episode,
-            rows + episode + 1,
+            here,
+            here + tf.cast(ends | ~last, tf.int32),
             actions,
+            discounts,
             next_q,
             lambda: tf.gather(self._q_values(self.network, frames[:-1]), places),
         )
-        reward_bonus, next_bonus, means = _bonuses(self.bonus, experience)
+        reward_bonus, next_bonus, means = _bonuses(self.bonus, experience, self.alpha_2)
         y = targets.backward_induction(
             rewards,
             discounts,
@@ -341,7 +357,7 @@ class EpisodicUpdate(BootstrappedUpdate):
             last=last,
             next_actions=self.next_actions,
         )
-        return (y, *means)
+        return y, means
 
     def _q_values(self, network, frames):
         """The values of all stacks in [history - 1 + n, *frame]: -> [n, K, A]."""
@@ -432,7 +448,7 @@ class TransitionUpdate(BootstrappedUpdate):
     def next_batch(self):
         """See Update: `batch_size` rows, drawn uniformly."""
         rows = self.replay.sample_transitions(self.batch_size, self.n_steps)
-        y, *means = self._compiled_targets(*rows[:-1])
+        y, means = self._compiled_targets(*rows[:-1])
         batch = types.Batch(
             rows.observations,
             rows.actions,
@@ -450,16 +466,19 @@ class TransitionUpdate(BootstrappedUpdate):
         history, seeds = self.replay.history, tf.unstack(self._generator.make_seeds(3), axis=1)
         next_q = self.target_network(next_observations, seeds[0])
         online_next_q = self.selector(next_observations, seeds[1]) if self.double_q else None
-        rows = tf.range(tf.shape(actions)[0])
+        rows, known = tf.range(tf.shape(actions)[0]), discounts > 0
+        after = tf.boolean_mask(_newest(next_observations, history), known)
+        places = tf.shape(actions)[0] + tf.cumsum(tf.cast(known, tf.int32), exclusive=True)
         experience = types.Experience(
-            _newest(tf.concat([observations, next_observations], axis=0), history),
+            tf.concat([_newest(observations, history), after], axis=0),
             rows,
-            rows + tf.shape(actions)[0],
+            tf.where(known, places, rows),
             actions,
+            discounts,
             next_q,
             lambda: self.network(observations, seeds[2]),
         )
-        reward_bonus, next_bonus, means = _bonuses(self.bonus, experience)
+        reward_bonus, next_bonus, means = _bonuses(self.bonus, experience, self.alpha_2)
         y = targets.one_step(
             rewards,
             discounts,
@@ -471,7 +490,7 @@ class TransitionUpdate(BootstrappedUpdate):
             online_next_q=online_next_q,
             next_actions=self.next_actions,
         )
-        return (y, *means)
+        return y, means
 
 
 def bootstrap_masks(ids, num_heads, probability, seed):
@@ -526,6 +545,7 @@ def _build_bonus(update, bonus, replay, network, seed, alpha_1, alpha_2):
             rows,
             rows,
             rows,
+            tf.TensorSpec([None]),
             tf.TensorSpec(q_values),
             tf.TensorSpec(q_values),
         ),
@@ -534,12 +554,37 @@ def _build_bonus(update, bonus, replay, network, seed, alpha_1, alpha_2):
     )
 
 
-def _bonuses(bonus, experience):
-    """B, B~ and their means."""
-    if bonus is not None:
-        return bonus(experience)
+def _bonuses(bonus, experience, alpha_2):
+    """B, B~ and the numbers that are reported, in the order of _MEANS and _BONUS_MEANS."""
     next_q = experience.next_q
-    return tf.zeros_like(next_q[:, 0, 0]), tf.zeros_like(next_q[:, 0]), (0.0, 0.0)
+    if bonus is None:
+        return tf.zeros_like(next_q[:, 0, 0]), tf.zeros_like(next_q[:, 0]), tf.zeros(len(_MEANS))
+    *both, means = bonus(experience)
+    reward_bonus, next_bonus = (tf.cast(x, tf.float32) for x in both)
+    numbers = (*means, *_effects(experience, reward_bonus, next_bonus, alpha_2))
+    return reward_bonus, next_bonus, tf.stack([tf.cast(x, tf.float32) for x in numbers])
+
+
+def _effects(experience, reward_bonus, next_bonus, alpha_2):
+    """How large the bonuses are beside Q~, in the order of _BONUS_MEANS, scalars.
+
+    They are the means of B and of B~ as they enter the target, before their weights; of the gap
+    between the best and the second-best action by Q~ in each head, NaN if there is one action; and
+    of whether Q~ + alpha_2 B~ has another best action than Q~. Terminals count in the first only.
+    """
+    next_q, counted = experience.next_q, experience.discounts > 0
+    gap = np.nan * next_q[..., 0]
+    if next_q.shape[-1] > 1:
+        best = tf.math.top_k(next_q, 2).values
+        gap = best[..., 0] - best[..., 1]
+    optimistic = next_q + alpha_2 * next_bonus[:, None]
+    changes = tf.argmax(optimistic, axis=-1) != tf.argmax(next_q, axis=-1)
+    return (
+        tf.reduce_mean(reward_bonus),
+        chunks.mean_of_rows(next_bonus, counted),
+        chunks.mean_of_rows(gap, counted),
+        chunks.mean_of_rows(tf.cast(changes, tf.float32), counted),
+    )
 
 
 def _newest(observations, history):
@@ -548,7 +593,8 @@ def _newest(observations, history):
 
 
 def _report(means):
-    return dict(zip(('bonus_mean', 'next_bonus_mean'), map(float, means)))
+    means = dict(zip(_MEANS + _BONUS_MEANS, map(float, means.numpy())))
+    return {name: mean for name, mean in means.items() if not np.isnan(mean)}
 
 
 def _stack(frames, history):

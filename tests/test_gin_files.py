@@ -114,6 +114,13 @@ def test_a_file_comes_to_the_values_of_the_table(file, clean_gin):
     assert not differing
 
 
+@pytest.mark.parametrize('row', ['ob2i', 'bebu', 'bebu_rnd', 'bootdqn_ucb', 'bootdqn', 'ebu'])
+def test_the_small_file_goes_over_an_atari_row(row, clean_gin):
+    small = {e.binding: e.value for e in ENTRIES if e.patterns == ('ob2i_atari_small',)}
+    expected = resolved(f'{row}_atari.gin') | small
+    assert resolved(f'{row}_atari.gin', 'base/atari_small.gin') == expected
+
+
 def test_the_defaults_of_the_code_are_bebu_on_atari(clean_gin):
     values = resolved(bindings=["make_environment.name = 'Breakout'"])
     entries = expected_of('bebu_atari')
@@ -161,7 +168,7 @@ def test_a_file_trains_and_resumes_exactly(file, tmp_path):
             shutil.rmtree(max((resumed / 'checkpoints').iterdir()))
             (kept,) = (resumed / 'checkpoints').iterdir()
             assert 110 <= int(kept.name) < 118  # Within the second iteration.
-    for table in ('train', 'eval', 'episodes', 'eval_episodes'):
+    for table in ('train', 'eval', 'episodes', 'eval_episodes', 'bonus'):
         assert rows_of(resumed, table) == rows_of(straight, table)
     train = rows_of(straight)
     learns = settings['Agent.learning_starts'] < 80
@@ -169,3 +176,8 @@ def test_a_file_trains_and_resumes_exactly(file, tmp_path):
     assert all((float(row['loss']) > 0) == learns for row in train)
     has_bonus = entries[f'{update}.bonus'].value != 'None'
     assert all((float(row['bonus_mean']) > 0) == has_bonus for row in train)
+    bonus = rows_of(straight, 'bonus')
+    assert len(bonus) == (2 if has_bonus else 0)
+    for row, of_train in zip(bonus, train):
+        assert row['next_bonus_mean'] == of_train['next_bonus_mean']
+        assert float(row['q_gap_mean']) > 0 and 0 <= float(row['next_action_changes']) <= 1

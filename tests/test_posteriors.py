@@ -214,6 +214,20 @@ def test_ube_against_loops(n_steps, num_envs):
     assert [f.experimental_get_tracing_count() for f in posterior.compiled_functions()] == [1] * 3
 
 
+@pytest.mark.parametrize('n_steps', [1, 3])
+def test_ube_learns_nothing_from_what_follows_a_terminal(n_steps):
+    learned = []
+    for seed in (1, 2):
+        rng = np.random.default_rng(seed)
+        posterior = build_ube(n_steps=n_steps)
+        for step in random_steps(1, 40):
+            if step.discounts[0] == 0:
+                step.next_observations[:] = rng.normal(size=(1, SIZE))
+            posterior.observe(step)
+        learned.append([v.numpy().tobytes() for v in posterior.variables])
+    assert learned[0] == learned[1]
+
+
 def test_ube_does_not_follow_buffers_that_are_used_again():
     steps, buffers = random_steps(2, 20), random_steps(2, 1)[0]
     posterior, other = build_ube(2, n_steps=3), build_ube(2, n_steps=3)
@@ -429,6 +443,26 @@ def test_bayesian_regression_against_numpy(transitions, asked, drawn):
         np.testing.assert_allclose(cholesky @ cholesky.T, covariance, rtol=1e-3, atol=1e-5)
     traces = [f.experimental_get_tracing_count() for f in posterior.compiled_functions()]
     assert traces == [len(drawn), 1]  # The second size of a pass makes the trace one of any.
+
+
+def test_bayesian_regression_learns_nothing_from_what_follows_a_terminal():
+    learned = []
+    for seed in (1, 2):
+        rng = np.random.default_rng(seed)
+        replay, _ = filled_replay(20)
+        sample = replay.sample_transitions
+
+        def with_noise(count, sample=sample, rng=rng):
+            rows = sample(count)
+            noise = rng.normal(size=rows.next_observations.shape).astype(np.float32)
+            ended = rows.discounts[:, None] == 0
+            return rows._replace(next_observations=np.where(ended, noise, rows.next_observations))
+
+        replay.sample_transitions = with_noise
+        posterior = build_bayesian(replay, regression_period=1)
+        copy_target(posterior)
+        learned.append([v.numpy().tobytes() for v in posterior.variables])
+    assert learned[0] == learned[1]
 
 
 def test_bayesian_values_are_those_of_the_mean_and_of_the_draw():

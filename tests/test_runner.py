@@ -79,7 +79,7 @@ def rows(base_dir, name):
     return [line.rpartition(',')[0] for line in lines] if name == 'train' else lines
 
 
-TABLES = ('train', 'eval', 'episodes', 'eval_episodes')
+TABLES = ('train', 'eval', 'episodes', 'eval_episodes', 'bonus')
 
 
 def all_rows(base_dir):
@@ -122,6 +122,7 @@ def test_files_of_a_run(straight):
         'eval.csv',
         'episodes.csv',
         'eval_episodes.csv',
+        'bonus.csv',
         'checkpoints',
         'replay',
         'tensorboard',
@@ -147,6 +148,14 @@ def test_files_of_a_run(straight):
     with open(base_dir / 'eval_episodes.csv', newline='') as file:
         games = list(csv.DictReader(file))
     assert tuple(games[0]) == COLUMNS['eval_episodes']
+    with open(base_dir / 'bonus.csv', newline='') as file:
+        bonus = list(csv.DictReader(file))
+    assert tuple(bonus[0]) == COLUMNS['bonus']
+    for row, of_train in zip(bonus, train, strict=True):
+        for name in ('iteration', 'frames', 'next_bonus_mean'):
+            assert row[name] == of_train[name]
+        assert row['reward_bonus_mean'] == of_train['bonus_mean']  # The paper does not divide B.
+        assert 0 < float(row['next_bonus_normalized_mean']) < 10 and float(row['q_gap_mean']) > 0
     for row in evaluations:
         scores = [float(g['score']) for g in games if g['iteration'] == row['iteration']]
         assert len(scores) == int(row['episodes'])
@@ -163,7 +172,14 @@ def test_files_of_a_run(straight):
 def test_tensorboard_shows_each_iteration_once(straight):
     base_dir, _ = straight
     scalars = events(base_dir)
-    for tag in ('train/loss', 'train/bonus_mean', 'train/epsilon', 'train/learner_steps'):
+    for tag in (
+        'train/loss',
+        'train/bonus_mean',
+        'train/epsilon',
+        'train/learner_steps',
+        'bonus/q_gap_mean',
+        'bonus/next_action_changes',
+    ):
         assert [step for step, _ in scalars[tag]] == [480, 960, 1440, 1920]
     losses = [float(row['loss']) for row in csv.DictReader(open(base_dir / 'train.csv'))]
     np.testing.assert_allclose([value for _, value in scalars['train/loss']], losses, rtol=1e-6)

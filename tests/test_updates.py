@@ -58,6 +58,7 @@ def expected_targets(episode, network, target_network, **keywords):
     reward_bonus = q_values.std(1)[np.arange(len(episode.actions)), episode.actions]
     next_bonus = next_q.std(1)
     at_greedy = np.take_along_axis(next_bonus, next_q.argmax(-1), axis=1)
+    at_greedy = at_greedy[episode.discounts > 0]
     return targets.backward_induction(
         episode.rewards,
         episode.discounts,
@@ -94,7 +95,7 @@ def test_an_episode_is_consumed_from_its_end(states_per_pass):
         np.testing.assert_array_equal(batch.weights, [1] * count + [0] * (rows - count))
         assert batch.observations.shape == (rows, 2, 2, HISTORY)
     _, report = update.next_batch()  # The next episode is drawn.
-    assert set(report) == {'bonus_mean', 'next_bonus_mean'}
+    assert set(report) == set(updates._MEANS + updates._BONUS_MEANS)
 
 
 def test_targets_are_those_of_the_moment_the_episode_was_drawn():
@@ -354,9 +355,13 @@ def test_episodes_computed_together_are_as_computed_alone(greedy):
     np.testing.assert_allclose(
         together.targets, np.concatenate([y.targets for y, _ in alone]), atol=1e-5
     )
-    for name, mean in report.items():
-        means, lengths = zip(*((r[name], y.end) for y, r in alone))
-        np.testing.assert_allclose(mean, np.average(means, weights=lengths), rtol=1e-5)
+    lengths = np.array([len(episode.actions) for episode in drawn])
+    for name, counts in (
+        ('bonus_mean', lengths),
+        ('next_bonus_mean', lengths - ~np.array(truncated)),
+    ):
+        means = [reported.get(name, 0.0) for _, reported in alone]
+        np.testing.assert_allclose(report[name], np.average(means, weights=counts), rtol=1e-5)
 
 
 def test_lengths_do_not_retrace():
@@ -401,7 +406,7 @@ def test_transition_update_is_the_one_step_target():
 
 def test_the_bonuses_of_a_transition_are_those_of_its_two_states():
     """B at s by the online network, B~ at s' by the target network."""
-    replay, network, target_network, (episode,) = parts()
+    replay, network, target_network, (episode,) = parts(length=20)
     update = updates.TransitionUpdate(
         replay, network, target_network, alpha_1=0.3, alpha_2=0.2, bonus=bonuses.UcbBonus()
     )
@@ -416,12 +421,98 @@ def test_the_bonuses_of_a_transition_are_those_of_its_two_states():
     next_q = target_network(stacks[1:][drawn]).numpy()
     next_bonus, greedy = next_q.std(1), next_q.argmax(-1)
     at_greedy = np.take_along_axis(next_bonus, greedy, axis=1)  # [32, K]
-    value = next_q.max(-1) + 0.2 * at_greedy / at_greedy.std()
+    goes_on = episode.discounts[drawn] > 0
+    assert not goes_on.all()
+    value = next_q.max(-1) + 0.2 * at_greedy / at_greedy[goes_on].std()
     y = (episode.rewards[drawn] + 0.3 * reward_bonus)[:, None]
     y = y + episode.discounts[drawn][:, None] * value
     np.testing.assert_allclose(batch.targets, y, atol=1e-5)
     assert report['bonus_mean'] == pytest.approx(reward_bonus.mean(), rel=1e-5)
+    assert report['next_bonus_mean'] == pytest.approx(next_bonus[goes_on].mean(), rel=1e-5)
+
+
+BONUS_CASE = {
+    'discounts': [0.9, 0.9, 0],
+    'next_q': [[[1, 0.5], [3, 3.2]], [[0, 2], [4, 3]], [[9, 0], [0, 9]]],  # [T, K, A]
+    'reward_bonus': [1.0, 2.0, 6.0],
+    'next_bonus': [[0.5, 1.5], [1.0, 4.0], [100.0, 0.0]],  # [T, A], as it enters the target.
+}
+
+
+@pytest.mark.parametrize(
+    'alpha_2, changes',
+    [
+        (0.0, 0.0),
+        (0.4, 1 / 4),  # 0.4 times a difference of 1 or 3: no more than a gap of 0.5, more than 1.
+        (0.6, 2 / 4),
+        (-1.0, 2 / 4),
+    ],
+)
+def test_effects_of_a_bonus_by_hand(alpha_2, changes):
+    case = {name: np.array(values, np.float32) for name, values in BONUS_CASE.items()}
+    experience = types.Experience(
+        None, None, None, None, tf.constant(case['discounts']), tf.constant(case['next_q']), None
+    )
+    effects = tf.function(updates._effects)(
+        experience, case['reward_bonus'], case['next_bonus'], alpha_2
+    )
+    next_q, next_bonus = case['next_q'][:2], case['next_bonus'][:2]  # Without the terminal.
+    best = np.sort(next_q, axis=-1)
+    share = np.mean((next_q + alpha_2 * next_bonus[:, None]).argmax(-1) != next_q.argmax(-1))
+    assert share == changes
+    np.testing.assert_allclose(effects, [3.0, 7 / 4, (0.5 + 0.2 + 2 + 1) / 4, changes], rtol=1e-6)
+    np.testing.assert_allclose(effects[2], (best[..., 1] - best[..., 0]).mean(), rtol=1e-6)
+
+
+def test_effects_of_a_bonus_without_a_choice_and_without_a_next_state():
+    def effects(discounts):
+        next_q = tf.ones((2, 3, 1))
+        experience = types.Experience(None, None, None, None, discounts, next_q, None)
+        return [float(x) for x in updates._effects(experience, tf.ones(2), tf.ones((2, 1)), 1.0)]
+
+    np.testing.assert_array_equal(effects(tf.ones(2)), [1, 1, np.nan, 0])
+    np.testing.assert_array_equal(effects(tf.zeros(2)), [1, np.nan, np.nan, np.nan])
+
+
+@pytest.mark.parametrize('normalize', [False, True])
+@pytest.mark.parametrize('update', [updates.EpisodicUpdate, updates.TransitionUpdate])
+def test_reported_effects_of_a_bonus_against_numpy(update, normalize):
+    replay, network, target_network, (episode,) = parts(length=20)
+    made = update(
+        replay,
+        network,
+        target_network,
+        alpha_1=0.3,
+        alpha_2=0.7,
+        bonus=bonuses.UcbBonus(normalize_reward_bonus=normalize, normalize_next_bonus=normalize),
+    )
+    batch, report = made.next_batch()
+    assert set(report) == set(updates._MEANS + updates._BONUS_MEANS)
+    stacks = all_stacks(episode)
+    t = [
+        np.flatnonzero((stacks[:-1] == row).all(axis=(1, 2, 3)))[0]
+        for row in batch.observations[batch.weights > 0]
+    ]
+    rows, goes_on = np.arange(len(t)), episode.discounts[t] > 0
+    reward_bonus = network(stacks[t]).numpy().std(1)[rows, episode.actions[t]]
+    next_q = target_network(stacks[1:][t]).numpy()[goes_on]
+    next_bonus = next_q.std(1)
     assert report['next_bonus_mean'] == pytest.approx(next_bonus.mean(), rel=1e-5)
+    if normalize:
+        reward_bonus = reward_bonus / reward_bonus.std()
+        greedy = np.take_along_axis(next_bonus, next_q.argmax(-1), axis=1)
+        next_bonus = next_bonus / greedy.std()
+    optimistic = next_q + 0.7 * next_bonus[:, None]
+    changes = np.mean(optimistic.argmax(-1) != next_q.argmax(-1))
+    assert changes > 0 and not goes_on.all()
+    best = np.sort(next_q, axis=-1)
+    expected = (
+        reward_bonus.mean(),
+        next_bonus.mean(),
+        np.mean(best[..., -1] - best[..., -2]),
+        changes,
+    )
+    np.testing.assert_allclose([report[name] for name in updates._BONUS_MEANS], expected, rtol=1e-4)
 
 
 def chain_episodes(rng, count):

@@ -5,7 +5,9 @@ between runs while emulators play.
 
 Each resets a finished game within the step that ends it (SAME_STEP) and gives dense arrays in
 `info`: raw_rewards [N], game_over [N] (the game was reset: obs[i] opens the next one) and final_obs
-[N, *stack] (what this step really led to; equal to obs[i] where the game goes on).
+[N, *stack] (what this step really led to; equal to obs[i] where the game goes on). A truncated game
+ends in its real final observation. Of a terminated game the newest frame of final_obs is
+unspecified, since no target reads it.
 """
 
 import difflib

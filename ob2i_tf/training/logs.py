@@ -235,6 +235,11 @@ class RunLogs:
         scalars['replay/transitions'] = parts.replay.num_transitions
         for name, seconds in parts.timers.seconds.items():
             scalars[f'process/seconds_{name}'.replace(' ', '_')] = seconds
+        if parts.update.bonus is not None:
+            bonus = {name: means.mean(name) for name in COLUMNS['bonus'][2:]}
+            position = {'iteration': iteration, 'frames': train['frames']}
+            self._tables['bonus'].write({**position, **bonus})
+            scalars |= {f'bonus/{name}': mean for name, mean in bonus.items()}
         lengths = {'train': train['episode_length_mean']}
         if games is not None:
             row = self._write_evaluation(iteration, train['frames'], games)

@@ -49,6 +49,15 @@ COLUMNS = {
     ),
     'episodes': ('frames', 'score', 'length'),
     'eval_episodes': ('iteration', 'frames', 'score', 'length'),
+    'bonus': (
+        'iteration',
+        'frames',
+        'reward_bonus_mean',
+        'next_bonus_mean',
+        'next_bonus_normalized_mean',
+        'q_gap_mean',
+        'next_action_changes',
+    ),
 }
 _PACKAGES = ('tensorflow', 'tf-keras', 'tf-agents', 'numpy', 'gymnasium', 'ale-py')
 
