@@ -115,7 +115,8 @@ def test_a_file_comes_to_the_values_of_the_table(file, clean_gin):
 
 
 def test_the_defaults_of_the_code_are_bebu_on_atari(clean_gin):
-    values = resolved(bindings=["make_environment.name = 'Breakout'"])
+    named = ["make_environment.name = 'Breakout'", "Runner.method = 'BEBU'"]
+    values = resolved(bindings=named)
     entries = expected_of('bebu_atari')
     assert values == {name: entries[name].value for name in values}
 

@@ -103,6 +103,7 @@ class Runner:
       tf32: whether a GPU may round the inputs of float32 products to TensorFloat-32.
       profile: (first, last) agent steps between which TensorFlow's profiler records into
         tensorboard/, to be read with the plugin tensorboard-plugin-profile; None: never.
+      method: Name of the method in reports; gin files bind it.
     """
 
     def __init__(
@@ -127,7 +128,9 @@ class Runner:
         xla: Sequence[Literal[XLA_PARTS]] = (),
         tf32: bool = False,
         profile: tuple[int, int] | None = None,
+        method: str = '',
     ):
+        del method  # config.gin has it.
         _check_counts(
             0,
             seed=seed,
