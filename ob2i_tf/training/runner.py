@@ -23,7 +23,16 @@ import tensorflow as tf
 import tqdm
 from absl import logging
 
-from ob2i_tf import acting, config, environments, networks, posteriors, replay, updates
+from ob2i_tf import (
+    acting,
+    config,
+    environments,
+    networks,
+    posteriors,
+    replay,
+    schedules,  # noqa: F401, which gin files name
+    updates,
+)
 from ob2i_tf.agent import Agent, check_schedule
 from ob2i_tf.environments.watched import Watched
 from ob2i_tf.errors import CheckpointError, ConfigError, UserError
@@ -110,12 +119,12 @@ class Runner:
         self,
         base_dir,
         seed: int = 0,
-        num_iterations: int = 50,
-        training_steps: int = 100_000,
-        evaluation_steps: int = 108_000,
+        num_iterations: int = gin.REQUIRED,
+        training_steps: int = gin.REQUIRED,
+        evaluation_steps: int = gin.REQUIRED,
         num_envs: int = 1,
         evaluation_envs: int = 1,
-        evaluation_epsilon: float = 0.05,
+        evaluation_epsilon: float = gin.REQUIRED,
         evaluation_preferences: Callable = acting.vote_preferences,
         evaluation_tie_break: Literal[acting.TIE_BREAKS] = 'random',
         evaluation_belief: Literal[acting.BELIEFS] = 'mean',
