@@ -112,7 +112,13 @@ class Parts:
             memory = replay.EpisodeReplay(STACK[:2], 10_000, history=4)
             memory.add_episode(random_episode(length, self.rng))
             update = updates.EpisodicUpdate(
-                memory, self.network, self.target_network, xla=self.update.xla, consumption='whole'
+                memory,
+                self.network,
+                self.target_network,
+                xla=self.update.xla,
+                batch_size=32,
+                beta=0.5,
+                consumption='whole',
             )
             time = median_ms(update.next_batch, self.seconds, least=3)
             floor = self.machine.floor_ms(passes * length * self.forward(), 0)

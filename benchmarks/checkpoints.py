@@ -26,7 +26,8 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from ob2i_tf import environments, networks, replay, types  # Before TensorFlow: it picks Keras 2.
+# Before TensorFlow: it picks Keras 2.
+from ob2i_tf import environments, networks, optimizers, replay, types
 from ob2i_tf.learner import QLearner
 
 import tensorflow as tf  # isort: skip
@@ -107,7 +108,8 @@ def variable_rows():
         *(
             networks.build(networks.MultiHeadQNetwork(4, seed=seed), (84, 84, 4), tf.uint8)
             for seed in range(2)
-        )
+        ),
+        optimizer=functools.partial(optimizers.adam, 2.5e-4),
     )
     checkpoint = tf.train.Checkpoint(learner=learner)
     with tempfile.TemporaryDirectory() as folder:

@@ -9,7 +9,7 @@ import gin
 import numpy as np
 from absl import logging
 
-from ob2i_tf import acting, schedules, types
+from ob2i_tf import acting, types
 from ob2i_tf.errors import ConfigError
 
 WARMUPS = ('random', 'epsilon_greedy')
@@ -27,7 +27,7 @@ class Agent:
 
     All periods count agent steps; with several environments each of them takes one at a time, and
     as many learner steps follow as periods went by, so that their ratio does not depend on
-    `num_envs`. Defaults are the paper's for Atari (table 4).
+    `num_envs`. What differs between tasks has no default; gin/base/ binds it for each task.
 
     Args:
       learner: QLearner.
@@ -66,14 +66,14 @@ class Agent:
         rng,
         timers=contextlib.nullcontext,
         xla=False,
-        preferences: Callable = acting.head_preferences,
+        preferences: Callable = gin.REQUIRED,
         tie_break: Literal[acting.TIE_BREAKS] = 'random',
-        epsilon: Callable = schedules.linear,
-        discount: float = 0.99,
-        learning_starts: int = 50_000,
-        warmup: Literal[WARMUPS] = 'random',
-        train_period: int = 4,
-        target_period: int = 10_000,
+        epsilon: Callable = gin.REQUIRED,
+        discount: float = gin.REQUIRED,
+        learning_starts: int = gin.REQUIRED,
+        warmup: Literal[WARMUPS] = gin.REQUIRED,
+        train_period: int = gin.REQUIRED,
+        target_period: int = gin.REQUIRED,
         resample_head_on: Literal[HEAD_SPANS] = 'game',
         timeout_is_terminal: bool = False,
     ):

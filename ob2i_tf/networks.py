@@ -336,7 +336,7 @@ class IndependentQNetworks(tf.keras.Model):
     """
 
     def __init__(
-        self, num_actions: int, num_networks: int = 11, seed: int = 0, prior_seed: int = 0
+        self, num_actions: int, num_networks: int = gin.REQUIRED, seed: int = 0, prior_seed: int = 0
     ):
         super().__init__(name='q_networks')
         if num_networks < 1:

@@ -8,11 +8,14 @@ import tensorflow as tf
 
 @gin.configurable
 def adam(
-    learning_rate: float = 2.5e-4, beta_1: float = 0.9, beta_2: float = 0.999, epsilon: float = 1e-7
+    learning_rate: float = gin.REQUIRED,
+    beta_1: float = 0.9,
+    beta_2: float = 0.999,
+    epsilon: float = 1e-7,
 ):
     """Adam, bias-corrected, epsilon added to the root of the uncorrected second moment.
 
-    Defaults are the paper's for Atari (table 4). One fused op a variable.
+    The defaults are the paper's (tables 3 and 4). One fused op per variable.
     """
     _check('adam', ('learning_rate', 'epsilon'), (learning_rate, epsilon))
     _check('adam', ('beta_1', 'beta_2'), (beta_1, beta_2), below=1)
@@ -21,7 +24,7 @@ def adam(
 
 @gin.configurable
 def rmsprop(
-    learning_rate: float = 2.5e-4,
+    learning_rate: float = gin.REQUIRED,
     decay: float = 0.95,
     momentum: float = 0.0,
     epsilon: float = 0.01,

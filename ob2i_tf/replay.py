@@ -88,7 +88,7 @@ class EpisodeReplay:
     def __init__(
         self,
         observation_shape,
-        capacity_transitions: int = 1_000_000,
+        capacity_transitions: int = gin.REQUIRED,
         history: int = 1,
         seed=0,
         observation_dtype=np.uint8,

@@ -4,10 +4,13 @@ import gin
 
 
 @gin.configurable
-def linear(agent_steps: int, start: float = 1.0, final: float = 0.1, steps: int = 250_000) -> float:
+def linear(
+    agent_steps: int,
+    start: float = gin.REQUIRED,
+    final: float = gin.REQUIRED,
+    steps: int = gin.REQUIRED,
+) -> float:
     """From `start` to `final` in a straight line over `steps` agent steps, then constant.
-
-    The default is the paper's for Atari (table 4): 1 to 0.1 over 1M frames, 250k agent steps.
 
     Raises:
       ValueError: `start` or `final` is outside 0..1, or `steps` is negative.
@@ -17,8 +20,8 @@ def linear(agent_steps: int, start: float = 1.0, final: float = 0.1, steps: int 
 
 
 @gin.configurable
-def quadratic(agent_steps: int, start: float = 1.0, steps: int = 200_000) -> float:
-    """start * (1 - agent_steps / steps)^2, then 0: the paper's for the MNIST maze (table 3).
+def quadratic(agent_steps: int, start: float = gin.REQUIRED, steps: int = gin.REQUIRED) -> float:
+    """start * (1 - agent_steps / steps)^2, then 0 (paper, table 3, the MNIST maze).
 
     Raises:
       ValueError: `start` is outside 0..1, or `steps` is negative.

@@ -187,8 +187,8 @@ class EpisodicUpdate(BootstrappedUpdate):
         selector=None,
         seed=0,
         xla=False,
-        batch_size: int = 32,
-        beta: float | Sequence[float] = 0.5,
+        batch_size: int = gin.REQUIRED,
+        beta: float | Sequence[float] = gin.REQUIRED,
         alpha_1: float = 0.0,
         alpha_2: float = 0.0,
         greedy: Literal[targets.GREEDY_READINGS] = 'initial',
@@ -197,7 +197,7 @@ class EpisodicUpdate(BootstrappedUpdate):
         bonus: bonuses.Bonus | None = None,
         mask_probability: float = 1.0,
         tail: Literal[TAILS] = 'pad',
-        consumption: Literal[CONSUMPTIONS] = 'in_parts',
+        consumption: Literal[CONSUMPTIONS] = gin.REQUIRED,
         states_per_pass: int = 256,
     ):
         super().__init__(
@@ -411,7 +411,7 @@ class TransitionUpdate(BootstrappedUpdate):
         selector=None,
         seed=0,
         xla=False,
-        batch_size: int = 32,
+        batch_size: int = gin.REQUIRED,
         alpha_1: float = 0.0,
         alpha_2: float = 0.0,
         bonus: bonuses.Bonus | None = None,

@@ -14,15 +14,13 @@ from ob2i_tf import (
     networks,
     optimizers,
     posteriors,
-    schedules,
     types,
-    updates,
 )
-from ob2i_tf.agent import Agent, check_schedule
+from ob2i_tf.agent import check_schedule
 from ob2i_tf.errors import ConfigError
 from ob2i_tf.learner import QLearner, huber
 from ob2i_tf.replay import EpisodeReplay
-from tests import chain
+from tests import atari, chain
 
 
 class Corridor:
@@ -69,7 +67,7 @@ class Tape:
             )
             for seed in (1, 2)
         )
-        self.learner = QLearner(network, target)
+        self.learner = atari.QLearner(network, target)
         self.steps, self.copies = [], []
         self._agent_steps = agent_steps
         step, copy = self.learner.step, self.learner.update_target
@@ -82,12 +80,12 @@ def play(agent_steps, num_envs=1, corridor=None, **keywords):
     agent = None
     tape = Tape(lambda: agent.agent_steps, env.history)
     replay = EpisodeReplay((1,), 10_000, history=env.history, seed=0)
-    update = updates.EpisodicUpdate(replay, tape.learner.network, tape.learner.target_network)
+    update = atari.EpisodicUpdate(replay, tape.learner.network, tape.learner.target_network)
     keywords = {'learning_starts': 40, 'train_period': 4, 'target_period': 30, **keywords}
     pair = tape.learner.network, tape.learner.target_network
     posterior = posteriors.EnsemblePosterior(*pair, replay, num_envs, 0)
     rng = np.random.default_rng(0)
-    agent = Agent(tape.learner, posterior, update, replay, num_envs, rng, **keywords)
+    agent = atari.Agent(tape.learner, posterior, update, replay, num_envs, rng, **keywords)
     agent.begin(env.stacks[:, None])
     heads, epsilons, actions = [], [], []
     observations = env.stacks[:, None]
@@ -134,7 +132,7 @@ def test_epsilon_changes_at_its_very_step():
 
 
 def test_a_schedule_is_evaluated_over_the_whole_run():
-    check_schedule(schedules.linear, 5_000_000)
+    check_schedule(atari.linear, 5_000_000)
     check_schedule(lambda steps: 0.5 if steps <= 10_000 else 2.0, 10_000)
     with pytest.raises(ConfigError, match='a number in 0..1, got 2.0 at 9999'):
         check_schedule(lambda steps: 2.0 if steps == 9_999 else 0.5, 10_000)
@@ -145,7 +143,7 @@ def test_a_schedule_is_evaluated_over_the_whole_run():
         ConfigError, match='Agent.epsilon fails at 200 agent steps: IndexError: list index out'
     ):
         check_schedule(lambda steps: pieces[steps // 100], 300)
-    check_schedule(schedules.linear, 10**21)
+    check_schedule(atari.linear, 10**21)
 
 
 @pytest.mark.parametrize('warmup, random_steps', [('random', 40), ('epsilon_greedy', 0)])
@@ -209,7 +207,7 @@ def test_replay_rebuilds_the_stacks_of_breakout_over_several_lives(restart):
     ]
     replay = EpisodeReplay((84, 84), 10_000, history=4, seed=0)
     posterior = posteriors.EnsemblePosterior(*pair, replay, 1, 0)
-    agent = Agent(None, posterior, None, replay, 1, np.random.default_rng(0))
+    agent = atari.Agent(None, posterior, None, replay, 1, np.random.default_rng(0))
     observations, _ = env.reset()
     agent.begin(observations)
     acted_on, led_to, rng = [], [], np.random.default_rng(0)
@@ -294,7 +292,7 @@ def on_a_chain(
     learner=None,
     posterior=posteriors.EnsemblePosterior,
     posterior_settings=None,
-    update=updates.TransitionUpdate,
+    update=atari.TransitionUpdate,
     update_settings=None,
     epsilon=0.0,
     **keywords,
@@ -323,7 +321,7 @@ def on_a_chain(
         'target_period': 10,
         **keywords,
     }
-    return Agent(
+    return atari.Agent(
         learner, believed, update, replay, num_envs, rng, epsilon=lambda _: epsilon, **keywords
     )
 
@@ -332,7 +330,12 @@ METHODS = {
     'ube': {
         'posterior': posteriors.UncertaintyBellmanPosterior,
         'update_settings': {'double_q': True},
-        'posterior_settings': {'n_steps': 5, 'hidden_units': 8, 'scale': 0.1},
+        'posterior_settings': {
+            'n_steps': 5,
+            'hidden_units': 8,
+            'scale': 0.1,
+            'optimizer': functools.partial(optimizers.rmsprop, 2.5e-4),
+        },
     },
     'bayesian_dqn': {
         'network': {'train_output': False},
@@ -351,7 +354,7 @@ METHODS = {
     'bebu_rnd': {
         'network': {'num_heads': 3},
         'preferences': acting.head_preferences,
-        'update': updates.EpisodicUpdate,
+        'update': atari.EpisodicUpdate,
         'epsilon': 0.2,
         'update_settings': {
             'alpha_1': 0.01,
@@ -366,7 +369,7 @@ METHODS = {
         'posterior': posteriors.AdaptivePosterior,
         'posterior_settings': {'selection_period': 150},
         'preferences': acting.head_preferences,
-        'update': updates.EpisodicUpdate,
+        'update': atari.EpisodicUpdate,
         'learner': {'loss_scale': 3.0},
         'epsilon': 0.2,
         'update_settings': {'beta': (0.0, 0.5, 1.0)},

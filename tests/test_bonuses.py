@@ -2,11 +2,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ob2i_tf import bonuses, networks, types, updates
+from ob2i_tf import bonuses, networks, types
 from ob2i_tf.errors import ConfigError
 from ob2i_tf.learner import QLearner
 from ob2i_tf.moments import RunningStd
 from ob2i_tf.replay import EpisodeReplay
+from tests import atari
 
 
 def test_ensemble_std_is_the_population_std():
@@ -393,11 +394,11 @@ def stacked_parts(discount):
     return replay, *pair, episode
 
 
-@pytest.mark.parametrize('update', [updates.EpisodicUpdate, updates.TransitionUpdate])
+@pytest.mark.parametrize('update', [atari.EpisodicUpdate, atari.TransitionUpdate])
 def test_updates_refuse_and_accept_rnd_by_whether_it_needs_order(update):
     parts = stacked_parts(0.9)[:3]
     ordered = build_rnd((2, 2), scale_by='returns')
-    if update is updates.TransitionUpdate:
+    if update is atari.TransitionUpdate:
         with pytest.raises(ValueError, match="RndBonus .* whole episodes .*scale_by = 'bonuses'"):
             update(*parts, bonus=ordered)
     else:
@@ -406,18 +407,18 @@ def test_updates_refuse_and_accept_rnd_by_whether_it_needs_order(update):
     batch, report = update(*parts, bonus=bonus, alpha_1=1.0, alpha_2=1.0).next_batch()
     assert np.isfinite(batch.targets).all()
     assert report['bonus_mean'] > 0 and report['next_bonus_mean'] > 0
-    batches = 1 if update is updates.EpisodicUpdate else 2  # 9 frames of an episode, or 2 x 32.
+    batches = 1 if update is atari.EpisodicUpdate else 2  # 9 frames of an episode, or 2 x 32.
     assert int(bonus._optimizer.iterations) == batches
 
 
 @pytest.mark.parametrize(
     'update, bonus',
     [
-        (updates.EpisodicUpdate, lambda: bonuses.UcbBonus(normalize_reward_bonus=True)),
-        (updates.TransitionUpdate, bonuses.UcbBonus),
-        (updates.EpisodicUpdate, lambda: small_rnd('returns')),
-        (updates.EpisodicUpdate, lambda: small_rnd('bonuses', 'next_state')),
-        (updates.TransitionUpdate, lambda: small_rnd('bonuses')),
+        (atari.EpisodicUpdate, lambda: bonuses.UcbBonus(normalize_reward_bonus=True)),
+        (atari.TransitionUpdate, bonuses.UcbBonus),
+        (atari.EpisodicUpdate, lambda: small_rnd('returns')),
+        (atari.EpisodicUpdate, lambda: small_rnd('bonuses', 'next_state')),
+        (atari.TransitionUpdate, lambda: small_rnd('bonuses')),
     ],
 )
 @pytest.mark.parametrize('lengths', [(9, 7), (1,)])
@@ -457,7 +458,7 @@ def small_rnd(scale_by, reward_state='state'):
     )
 
 
-@pytest.mark.parametrize('update', [updates.EpisodicUpdate, updates.TransitionUpdate])
+@pytest.mark.parametrize('update', [atari.EpisodicUpdate, atari.TransitionUpdate])
 def test_a_bonus_sees_the_frames_of_an_episode_but_what_follows_a_terminal(update):
     seen = []
 
@@ -475,7 +476,7 @@ def test_a_bonus_sees_the_frames_of_an_episode_but_what_follows_a_terminal(updat
         batch, _ = update(stored, network, target_network, bonus=Spy(), alpha_1=1.0).next_batch()
         frames, here, after = seen.pop()
         rows = np.arange(int(batch.weights.sum()))
-        if update is updates.EpisodicUpdate:
+        if update is atari.EpisodicUpdate:
             np.testing.assert_array_equal(frames, episode.observations[: last + 1])
             np.testing.assert_array_equal(here, rows)
             np.testing.assert_array_equal(after, np.minimum(rows + 1, last))
@@ -497,7 +498,7 @@ class Pixels(bonuses.Bonus):
         return state, next_bonus, (tf.reduce_mean(state), tf.reduce_mean(next_state))
 
 
-@pytest.mark.parametrize('update', [updates.EpisodicUpdate, updates.TransitionUpdate])
+@pytest.mark.parametrize('update', [atari.EpisodicUpdate, atari.TransitionUpdate])
 def test_a_bonus_sees_the_newest_frames_of_s_and_of_the_next_s(update):
     replay, network, target_network, episode = stacked_parts(0.5)
     for weights in network, target_network:
@@ -511,7 +512,7 @@ def test_a_bonus_sees_the_newest_frames_of_s_and_of_the_next_s(update):
         bonus=bonus,
         alpha_1=2.0,
         alpha_2=3.0,
-        **({'beta': 0.0, 'mask_next_bonus': False} if update is updates.EpisodicUpdate else {}),
+        **({'beta': 0.0, 'mask_next_bonus': False} if update is atari.EpisodicUpdate else {}),
     )
     batch, report = made.next_batch()
     pixels = episode.observations.sum((1, 2), dtype=float)
@@ -520,7 +521,7 @@ def test_a_bonus_sees_the_newest_frames_of_s_and_of_the_next_s(update):
         newest = batch.observations[row, ..., -1]
         (t,) = np.flatnonzero((episode.observations == newest).all((1, 2)))
         np.testing.assert_allclose(batch.targets[row], [y[t]] * 2, rtol=1e-5)
-    if update is updates.EpisodicUpdate:
+    if update is atari.EpisodicUpdate:
         np.testing.assert_allclose(
             [report['bonus_mean'], report['next_bonus_mean']],
             [pixels[:-1].mean(), pixels[1:].mean()],

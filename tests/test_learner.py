@@ -6,7 +6,8 @@ import tensorflow as tf
 
 from ob2i_tf import networks, optimizers, types
 from ob2i_tf.errors import ConfigError, NotFiniteError
-from ob2i_tf.learner import QLearner, check_finite, huber, squared_error
+from ob2i_tf.learner import check_finite, huber, squared_error
+from tests import atari
 
 
 def adam(*numbers, **named_numbers):
@@ -23,7 +24,7 @@ def make_learner(num_actions=3, num_heads=4, stack=(84, 84, 4), network=None, **
         )
         for seed in (1, 2)
     ]
-    return QLearner(*pair, **keywords)
+    return atari.QLearner(*pair, **keywords)
 
 
 def make_batch(size=32, num_actions=3, num_heads=4, seed=0):
@@ -174,7 +175,7 @@ def test_no_clipping_is_none_and_an_optimizer_is_made():
     with pytest.raises(ValueError, match='loss_scale must be above 0, got -1'):
         linear_learner(loss_scale=-1.0)
     with pytest.raises(ValueError, match='write @adam, not @adam()'):
-        linear_learner(optimizer=optimizers.adam())
+        linear_learner(optimizer=optimizers.adam(1e-3))
 
 
 def test_unknown_choices_are_refused():

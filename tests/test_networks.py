@@ -7,9 +7,9 @@ import pytest
 import tensorflow as tf
 
 from ob2i_tf import networks, optimizers, types
-from ob2i_tf.learner import QLearner
 from ob2i_tf.linear.agents import LinearQNetwork
 from ob2i_tf.seeds import split_draws
+from tests import atari
 
 legacy = tf.keras.optimizers.legacy
 
@@ -417,7 +417,7 @@ def test_a_prior_sees_the_bytes_and_its_own_trunk():
 
 def learner_of(build, seeds=(1, 2), **keywords):
     keywords = {'optimizer': functools.partial(optimizers.adam, 0.01), **keywords}
-    return QLearner(*(build(seed) for seed in seeds), **keywords)
+    return atari.QLearner(*(build(seed) for seed in seeds), **keywords)
 
 
 def batch_of(x, targets, masks=None, num_actions=4):
@@ -551,10 +551,6 @@ def test_heads_side_by_side_are_those_of_the_networks(each_small):
     assert np.abs(q_values - side_by_side(seed=1)(x)).min() > 0
 
 
-def test_there_are_as_many_networks_as_lee_et_al_have_learners(each_small):
-    assert len(networks.IndependentQNetworks(4).networks) == 11
-
-
 def test_networks_side_by_side_have_priors_of_their_own(each_small):
     gin.parse_config('MultiHeadQNetwork.prior_scale = 2.0')
     x, pair = points(), [side_by_side(seed, prior_seed=5) for seed in (1, 2)]
@@ -631,7 +627,9 @@ def test_copy_from_a_head_copies_its_network(each_small):
     network.copy_from(3)  # A head of the second network.
     expected = np.tile(before[:, 2:4], (1, 3, 1))
     np.testing.assert_array_equal(network(x), expected)
-    learner = QLearner(network, side_by_side(9), optimizer=functools.partial(optimizers.adam, 0.01))
+    learner = atari.QLearner(
+        network, side_by_side(9), optimizer=functools.partial(optimizers.adam, 0.01)
+    )
     learner.step(batch_of(x, np.repeat([[0.0, 0, 5, 5, 0, 0]], 7, 0)))
     after = network(x).numpy()
     assert np.abs(after[:, 2:4] - after[:, :2]).max() > 0  # They are equal, not the same.
@@ -693,7 +691,7 @@ def test_convolutions_that_are_none_or_do_not_fit_are_named(layers, what):
 )
 def test_a_network_that_does_not_fit_names_only_bindings_that_exist(network, named):
     with pytest.raises(ValueError) as raised:
-        networks.build(network(2), (4, 4, 4), tf.uint8)
+        networks.build(network(2, 3), (4, 4, 4), tf.uint8)
     assert str(raised.value).startswith(
         f'{network.__name__} cannot take observations of shape (4, 4, 4)'
     )

@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 from ob2i_tf import networks, optimizers, posteriors, types
-from ob2i_tf.learner import QLearner
 from ob2i_tf.replay import EpisodeReplay
+from tests import atari
 
 SIZE, PHI, ACTIONS = 3, 4, 2  # Of an observation, of phi; A.
 GAMMA = 0.9
@@ -569,7 +569,7 @@ def test_bayesian_state_keeps_the_schedules(tmp_path):
 
 def test_gradients_leave_the_last_layer_of_bayesian_dqn_alone():
     posterior = build_bayesian(initial_std=1.0)
-    learner = QLearner(posterior.network, posterior.target_network)
+    learner = atari.QLearner(posterior.network, posterior.target_network)
     layers = posterior.network.heads.output_layer, posterior.network.heads.hidden_layer
     before = [layer.kernel.numpy() for layer in layers]
     rng = np.random.default_rng(0)

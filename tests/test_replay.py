@@ -271,18 +271,23 @@ def test_an_episode_that_is_not_well_formed(change, message):
 )
 def test_arguments_out_of_range(name, value):
     with pytest.raises(ValueError, match=f'EpisodeReplay.{name}'):
-        EpisodeReplay(**{'observation_shape': FRAME, name: value})
+        EpisodeReplay(**{'observation_shape': FRAME, 'capacity_transitions': 100, name: value})
+
+
+def test_a_capacity_has_to_be_given():
+    with pytest.raises(RuntimeError, match=r"`EpisodeReplay` not .*'capacity_transitions'"):
+        EpisodeReplay(FRAME)
 
 
 def test_budget_is_announced_and_checked(monkeypatch, caplog):
     replay_lib.logging.set_verbosity(replay_lib.logging.INFO)
     monkeypatch.setattr(replay_lib, 'machine_memory_bytes', lambda: 23.4e9)
-    EpisodeReplay((84, 84))
+    EpisodeReplay((84, 84), 1_000_000)
     assert '1,000,000 transitions of 84x84 uint8 = 7.1 GB (machine: 23.4 GB)' in caplog.text
     monkeypatch.setattr(replay_lib, 'machine_memory_bytes', lambda: 7e9)
     message = r'EpisodeReplay.capacity_transitions = 1000000: .* 7.1 GB, .* machine has 7.0 GB'
     with pytest.raises(ValueError, match=message):
-        EpisodeReplay((84, 84))
+        EpisodeReplay((84, 84), 1_000_000)
 
 
 # Draws.

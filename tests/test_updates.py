@@ -11,6 +11,7 @@ from ob2i_tf import bonuses, networks, optimizers, targets, types, updates
 from ob2i_tf.errors import ConfigError
 from ob2i_tf.learner import QLearner
 from ob2i_tf.replay import EpisodeReplay
+from tests import atari
 
 HISTORY = 3
 
@@ -74,7 +75,7 @@ def expected_targets(episode, network, target_network, **keywords):
 def test_an_episode_is_consumed_from_its_end(states_per_pass):
     replay, network, target_network, (episode,) = parts()
     weights = {'beta': 0.7, 'alpha_1': 0.3, 'alpha_2': 0.2, 'greedy': 'initial'}
-    update = updates.EpisodicUpdate(
+    update = atari.EpisodicUpdate(
         replay,
         network,
         target_network,
@@ -100,7 +101,7 @@ def test_an_episode_is_consumed_from_its_end(states_per_pass):
 
 def test_targets_are_those_of_the_moment_the_episode_was_drawn():
     replay, network, target_network, (episode,) = parts()
-    update = updates.EpisodicUpdate(replay, network, target_network, beta=0.5)
+    update = atari.EpisodicUpdate(replay, network, target_network, beta=0.5)
     y = expected_targets(episode, network, target_network, beta=0.5, alpha_1=0, alpha_2=0)
     update.next_batch()
     networks.copy_variables(network, target_network)
@@ -109,11 +110,11 @@ def test_targets_are_those_of_the_moment_the_episode_was_drawn():
 
 def test_without_bonus_the_online_network_plays_no_part():
     replay, network, target_network, _ = parts()
-    batch, report = updates.EpisodicUpdate(replay, network, target_network).next_batch()
+    batch, report = atari.EpisodicUpdate(replay, network, target_network).next_batch()
     other = networks.build(
         networks.MultiHeadQNetwork(3, 4, 16, conv_layers=(), seed=9), (2, 2, HISTORY), tf.uint8
     )
-    again, _ = updates.EpisodicUpdate(replay, other, target_network).next_batch()
+    again, _ = atari.EpisodicUpdate(replay, other, target_network).next_batch()
     np.testing.assert_array_equal(batch.targets, again.targets)
     assert report == {'bonus_mean': 0, 'next_bonus_mean': 0}
 
@@ -143,7 +144,7 @@ def two_episodes(lengths=(40, 41)):
 
 def test_tail_is_filled_from_another_episode():
     replay, network, target_network, (episode, other) = two_episodes()
-    update = updates.EpisodicUpdate(replay, network, target_network, tail='other_episode')
+    update = atari.EpisodicUpdate(replay, network, target_network, tail='other_episode')
     y, its_y = (
         expected_targets(e, network, target_network, beta=0.5, alpha_1=0, alpha_2=0)
         for e in (episode, other)
@@ -163,7 +164,7 @@ def test_tail_is_filled_from_another_episode():
 
 def test_targets_of_a_tail_are_those_of_the_moment_the_episode_was_drawn():
     replay, network, target_network, (_, other) = two_episodes()
-    update = updates.EpisodicUpdate(replay, network, target_network, tail='other_episode')
+    update = atari.EpisodicUpdate(replay, network, target_network, tail='other_episode')
     keywords = {'beta': 0.5, 'alpha_1': 0, 'alpha_2': 0}
     y = expected_targets(other, network, target_network, **keywords)
     update.next_batch()
@@ -175,7 +176,7 @@ def test_targets_of_a_tail_are_those_of_the_moment_the_episode_was_drawn():
 def test_rows_of_a_tail_are_in_the_moments_that_divide_its_batch():
     replay, network, target_network, (episode, other) = two_episodes()
     weights = {'beta': 0.7, 'alpha_1': 0.3, 'alpha_2': 0.2, 'greedy': 'initial'}
-    update = updates.EpisodicUpdate(
+    update = atari.EpisodicUpdate(
         replay,
         network,
         target_network,
@@ -213,7 +214,7 @@ def test_rows_of_a_tail_are_in_the_moments_that_divide_its_batch():
 
 def test_a_tail_that_is_short_of_rows_is_padded():
     replay, network, target_network, (episode, other) = two_episodes((40, 5))
-    update = updates.EpisodicUpdate(replay, network, target_network, tail='other_episode')
+    update = atari.EpisodicUpdate(replay, network, target_network, tail='other_episode')
     assert update.next_batch()[0].weights.sum() == 32
     batch, _ = update.next_batch()
     np.testing.assert_array_equal(batch.weights, [1] * 13 + [0] * 3)
@@ -223,7 +224,7 @@ def test_a_tail_that_is_short_of_rows_is_padded():
 
 def test_an_episode_of_whole_batches_has_no_tail():
     replay, network, target_network, _ = two_episodes((64, 5))
-    update = updates.EpisodicUpdate(replay, network, target_network, tail='other_episode')
+    update = atari.EpisodicUpdate(replay, network, target_network, tail='other_episode')
     for _ in range(2):
         batch, _ = update.next_batch()
         np.testing.assert_array_equal(batch.weights, np.ones(32))
@@ -237,7 +238,7 @@ def test_a_tail_changes_nothing_where_episodes_are_whole(caplog):
         ('in_parts', False, 32),
     ):
         caplog.clear()
-        update = updates.EpisodicUpdate(*parts()[:3], consumption=consumption, tail='other_episode')
+        update = atari.EpisodicUpdate(*parts()[:3], consumption=consumption, tail='other_episode')
         assert ('EpisodicUpdate.tail' in caplog.text) == told
         assert update.next_batch()[0].weights.sum() == rows
 
@@ -249,15 +250,15 @@ def test_a_bonus_without_weights_and_weights_without_a_bonus_are_told(caplog):
         ({'bonus': bonuses.UcbBonus(), 'alpha_1': 0.1}, ''),
         ({}, ''),
     ):
-        for update in (updates.EpisodicUpdate, updates.TransitionUpdate):
+        for update in (atari.EpisodicUpdate, atari.TransitionUpdate):
             caplog.clear()
             update(*parts()[:3], **keywords)
             assert told in caplog.text and bool(told) == ('change' in caplog.text)
     caplog.clear()
-    updates.EpisodicUpdate(*parts(num_heads=1)[:3], bonus=bonuses.UcbBonus(), alpha_1=0.1)
+    atari.EpisodicUpdate(*parts(num_heads=1)[:3], bonus=bonuses.UcbBonus(), alpha_1=0.1)
     assert 'UcbBonus sees one head' in caplog.text
     with pytest.raises(ValueError, match='bonus must be a Bonus'):
-        updates.TransitionUpdate(*parts()[:3], bonus=bonuses.ensemble_std)
+        atari.TransitionUpdate(*parts()[:3], bonus=bonuses.ensemble_std)
 
 
 class OwnBonus(bonuses.Bonus):
@@ -272,7 +273,7 @@ class OwnBonus(bonuses.Bonus):
         return self._give(rows, actions)
 
 
-@pytest.mark.parametrize('update', [updates.EpisodicUpdate, updates.TransitionUpdate])
+@pytest.mark.parametrize('update', [atari.EpisodicUpdate, atari.TransitionUpdate])
 @pytest.mark.parametrize(
     'give, what',
     [
@@ -284,7 +285,7 @@ class OwnBonus(bonuses.Bonus):
     ],
 )
 def test_a_bonus_of_ones_own_is_tried_before_anything_runs(update, give, what):
-    with pytest.raises(ConfigError, match=rf'{update.__name__}\.bonus has to map .*{what}'):
+    with pytest.raises(ConfigError, match=rf'{update.func.__name__}\.bonus has to map .*{what}'):
         update(*parts()[:3], bonus=OwnBonus(give), alpha_1=1.0)
     update(
         *parts()[:3],
@@ -295,12 +296,12 @@ def test_a_bonus_of_ones_own_is_tried_before_anything_runs(update, give, what):
 
 def test_a_class_in_place_of_a_bonus_is_named():
     with pytest.raises(ValueError, match=r'EpisodicUpdate\.bonus must be .* write @UcbBonus\(\)'):
-        updates.EpisodicUpdate(*parts()[:3], bonus=bonuses.UcbBonus)
+        atari.EpisodicUpdate(*parts()[:3], bonus=bonuses.UcbBonus)
 
 
 def test_whole_episode_in_one_step():
     replay, network, target_network, (episode,) = parts(length=70)
-    update = updates.EpisodicUpdate(replay, network, target_network, consumption='whole')
+    update = atari.EpisodicUpdate(replay, network, target_network, consumption='whole')
     batch, _ = update.next_batch()
     np.testing.assert_array_equal(batch.observations[:70], all_stacks(episode)[:-1])
     np.testing.assert_array_equal(batch.weights, [1] * 70 + [0] * 2)
@@ -308,7 +309,7 @@ def test_whole_episode_in_one_step():
 
 def test_episodes_are_pooled_whole_but_for_the_last_one():
     replay, network, target_network, episodes = parts(num_episodes=40, length=20)
-    update = updates.EpisodicUpdate(
+    update = atari.EpisodicUpdate(
         replay, network, target_network, consumption='pooled', batch_size=50
     )
     drawn = set()
@@ -340,7 +341,7 @@ def test_episodes_computed_together_are_as_computed_alone(greedy):
     drawn = [replay.sample_episode() for _ in range(12)]
     truncated = [episode.discounts[-1] > 0 for episode in drawn]
     assert any(truncated[:-1]) and not all(truncated)  # Only these feel the episode behind them.
-    update = updates.EpisodicUpdate(
+    update = atari.EpisodicUpdate(
         replay,
         network,
         target_network,
@@ -368,7 +369,7 @@ def test_lengths_do_not_retrace():
     replay, network, target_network, _ = parts()
     for length in (1, 2, 5, 31, 32, 33, 300):
         replay.add_episode(random_episode(np.random.default_rng(length), length))
-    update = updates.EpisodicUpdate(replay, network, target_network, bonus=bonuses.UcbBonus())
+    update = atari.EpisodicUpdate(replay, network, target_network, bonus=bonuses.UcbBonus())
     for _ in range(60):
         update.next_batch()
     assert [f.experimental_get_tracing_count() for f in update.compiled_functions()] == [1]
@@ -377,9 +378,9 @@ def test_lengths_do_not_retrace():
 @pytest.mark.parametrize('tail', updates.TAILS)
 def test_state_carries_on_in_the_middle_of_an_episode(tail):
     replay, network, target_network, _ = parts(num_episodes=5)
-    update = updates.EpisodicUpdate(replay, network, target_network, tail=tail)
+    update = atari.EpisodicUpdate(replay, network, target_network, tail=tail)
     update.next_batch()
-    other = updates.EpisodicUpdate(replay, network, target_network, tail=tail)
+    other = atari.EpisodicUpdate(replay, network, target_network, tail=tail)
     other.set_state({name: array.copy() for name, array in update.state().items()})
     for _ in range(2):  # 75 transitions are three batches.
         for mine, its in zip(update.next_batch()[0], other.next_batch()[0]):
@@ -389,7 +390,7 @@ def test_state_carries_on_in_the_middle_of_an_episode(tail):
 
 def test_transition_update_is_the_one_step_target():
     replay, network, target_network, (episode,) = parts()
-    update = updates.TransitionUpdate(replay, network, target_network, double_q=True)
+    update = atari.TransitionUpdate(replay, network, target_network, double_q=True)
     batch, _ = update.next_batch()
     stacks = all_stacks(episode)
     y = targets.one_step(
@@ -407,7 +408,7 @@ def test_transition_update_is_the_one_step_target():
 def test_the_bonuses_of_a_transition_are_those_of_its_two_states():
     """B at s by the online network, B~ at s' by the target network."""
     replay, network, target_network, (episode,) = parts(length=20)
-    update = updates.TransitionUpdate(
+    update = atari.TransitionUpdate(
         replay, network, target_network, alpha_1=0.3, alpha_2=0.2, bonus=bonuses.UcbBonus()
     )
     batch, report = update.next_batch()
@@ -543,8 +544,8 @@ def test_heads_converge_on_a_chain_to_the_values_by_hand(name):
         for seed in (1, 2)
     ]
     update = {
-        'episodic': lambda: updates.EpisodicUpdate(replay, *pair, batch_size=4),
-        'transitions': lambda: updates.TransitionUpdate(replay, *pair),
+        'episodic': lambda: atari.EpisodicUpdate(replay, *pair, batch_size=4),
+        'transitions': lambda: atari.TransitionUpdate(replay, *pair),
     }[name]()
     learner = QLearner(*pair, optimizer=functools.partial(optimizers.adam, 3e-3))
     for step in range(1500):
@@ -559,9 +560,9 @@ def test_heads_converge_on_a_chain_to_the_values_by_hand(name):
 def test_unknown_choices_are_refused():
     replay, network, target_network, _ = parts()
     with pytest.raises(ValueError, match="EpisodicUpdate.tail must be one of .*'none'"):
-        updates.EpisodicUpdate(replay, network, target_network, tail='none')
+        atari.EpisodicUpdate(replay, network, target_network, tail='none')
     with pytest.raises(ValueError, match="EpisodicUpdate.greedy must be one of .*'max'"):
-        updates.EpisodicUpdate(replay, network, target_network, greedy='max')
+        atari.EpisodicUpdate(replay, network, target_network, greedy='max')
 
 
 # Bootstrap masks.
@@ -633,16 +634,16 @@ def test_a_transition_keeps_its_mask(tmp_path):
         replay.add_episode(episode)
     assert replay.num_episodes == 5  # Ids begin with 70.
     keywords = {'mask_probability': 0.5, 'seed': 8}
-    seen = masks_seen(updates.TransitionUpdate(replay, *pair, **keywords))
+    seen = masks_seen(atari.TransitionUpdate(replay, *pair, **keywords))
     assert len(seen) == 119
     masks = updates.bootstrap_masks(np.arange(70, 189), 4, 0.5, 8)
     stacks = np.concatenate([all_stacks(episode)[:-1] for episode in episodes[2:]])
     assert seen == {x.tobytes(): tuple(mask) for x, mask in zip(stacks, masks.tolist())}
-    episodic = updates.EpisodicUpdate(replay, *pair, tail='other_episode', **keywords)
+    episodic = atari.EpisodicUpdate(replay, *pair, tail='other_episode', **keywords)
     assert masks_seen(episodic) == seen
     fresh = EpisodeReplay((2, 2), 120, history=HISTORY, seed=77)
     fresh.load(tmp_path, replay.save(tmp_path))
-    again = updates.EpisodicUpdate(fresh, *pair, **keywords)
+    again = atari.EpisodicUpdate(fresh, *pair, **keywords)
     assert masks_seen(again) == seen
     new = random_episode(rng, 60)
     fresh.add_episode(new)  # Others leave; those that stay keep theirs.
@@ -660,9 +661,9 @@ def test_masks_of_a_pending_episode_survive_a_checkpoint():
     replay = EpisodeReplay((2, 2), 100, history=HISTORY, seed=3)
     for length in (50, 90):
         replay.add_episode(random_episode(np.random.default_rng(length), length))
-    update = updates.EpisodicUpdate(replay, *pair, mask_probability=0.5, seed=2)
+    update = atari.EpisodicUpdate(replay, *pair, mask_probability=0.5, seed=2)
     update.next_batch()
-    other = updates.EpisodicUpdate(replay, *pair, mask_probability=0.5, seed=2)
+    other = atari.EpisodicUpdate(replay, *pair, mask_probability=0.5, seed=2)
     other.set_state({name: array.copy() for name, array in update.state().items()})
     batch = other.next_batch()[0]  # Rows 26 .. 57 of the second episode.
     np.testing.assert_array_equal(
@@ -672,17 +673,17 @@ def test_masks_of_a_pending_episode_survive_a_checkpoint():
 
 def test_padding_has_no_mask_and_no_weight():
     replay, network, target_network, _ = parts(length=5)
-    update = updates.EpisodicUpdate(replay, network, target_network, batch_size=8)
+    update = atari.EpisodicUpdate(replay, network, target_network, batch_size=8)
     batch, _ = update.next_batch()
     np.testing.assert_array_equal(batch.masks[:5], np.ones((5, 4)))
     np.testing.assert_array_equal(batch.weights, [1] * 5 + [0] * 3)
 
 
 @pytest.mark.parametrize('probability', [0, -0.5, 1.1])
-@pytest.mark.parametrize('update', [updates.EpisodicUpdate, updates.TransitionUpdate])
+@pytest.mark.parametrize('update', [atari.EpisodicUpdate, atari.TransitionUpdate])
 def test_mask_probabilities_out_of_range_are_refused(update, probability):
     replay, network, target_network, _ = parts()
-    with pytest.raises(ValueError, match=f'{update.__name__}.mask_probability'):
+    with pytest.raises(ValueError, match=f'{update.func.__name__}.mask_probability'):
         update(replay, network, target_network, mask_probability=probability)
 
 
@@ -696,7 +697,7 @@ def test_a_beta_for_each_head_is_the_separate_betas(greedy, mask_next_bonus):
     replay, network, target_network, (episode,) = parts(length=30)
     betas = [index / 3 for index in range(4)]  # i / (K - 1): the adaptive EBU of Lee et al.
     weights = {'alpha_1': 0.3, 'alpha_2': 0.2, 'greedy': greedy, 'mask_next_bonus': mask_next_bonus}
-    update = updates.EpisodicUpdate(
+    update = atari.EpisodicUpdate(
         replay, network, target_network, beta=betas, bonus=bonuses.UcbBonus(), **weights
     )
     batch, _ = update.next_batch()
@@ -710,7 +711,7 @@ def test_a_beta_for_each_head_is_the_separate_betas(greedy, mask_next_bonus):
 def test_betas_that_do_not_fit_are_refused(beta):
     replay, network, target_network, _ = parts()
     with pytest.raises(ValueError, match='EpisodicUpdate.beta must be'):
-        updates.EpisodicUpdate(replay, network, target_network, beta=beta)
+        atari.EpisodicUpdate(replay, network, target_network, beta=beta)
 
 
 # Several steps.
@@ -746,7 +747,7 @@ def test_targets_over_several_steps_against_a_literal_loop(n_steps, double_q):
     episodes = [random_episode(rng, length, terminal) for length, terminal in kinds]
     for episode in episodes:
         replay.add_episode(episode)
-    update = updates.TransitionUpdate(
+    update = atari.TransitionUpdate(
         replay,
         network,
         target_network,
@@ -779,7 +780,7 @@ def test_double_q_without_a_selector_asks_the_online_network():
     its = n_step_targets(episode, target_network, 2, other)
     assert np.abs(mine - its).max() > 0.05
     for selector, y in ((None, mine), (lambda x, seed: other(x), its)):
-        update = updates.TransitionUpdate(
+        update = atari.TransitionUpdate(
             replay, network, target_network, selector=selector, double_q=True, n_steps=2
         )
         batch, _ = update.next_batch()
@@ -819,10 +820,10 @@ def test_noise_is_drawn_once_for_all_targets_of_a_time_and_then_anew(name):
 
     def targets_of(seed):
         update = {
-            'episodic': lambda: updates.EpisodicUpdate(
+            'episodic': lambda: atari.EpisodicUpdate(
                 replay, *pair, beta=0.0, batch_size=24, states_per_pass=3, seed=seed
             ),
-            'transitions': lambda: updates.TransitionUpdate(replay, *pair, seed=seed),
+            'transitions': lambda: atari.TransitionUpdate(replay, *pair, seed=seed),
         }[name]()
         return [update.next_batch()[0].targets for _ in range(3)]
 
@@ -848,7 +849,7 @@ def test_networks_draw_noise_apart():
         return network(x, seed)
 
     both = [
-        updates.TransitionUpdate(replay, network, target_network, selector=spy, double_q=double_q)
+        atari.TransitionUpdate(replay, network, target_network, selector=spy, double_q=double_q)
         for double_q in (True, False)
     ]
     y, maximum = (np.array([u.next_batch()[0].targets[0] for _ in range(6)]) for u in both)
@@ -860,10 +861,10 @@ def test_networks_draw_noise_apart():
 @pytest.mark.parametrize(
     'update, rows_at_a_time',
     [
-        (updates.EpisodicUpdate, 0),
-        (updates.TransitionUpdate, 0),
-        (updates.TransitionUpdate, 10),
-        (functools.partial(updates.EpisodicUpdate, tail='other_episode'), 32),
+        (atari.EpisodicUpdate, 0),
+        (atari.TransitionUpdate, 0),
+        (atari.TransitionUpdate, 10),
+        (functools.partial(atari.EpisodicUpdate, tail='other_episode'), 32),
     ],
 )
 def test_xla_computes_the_same_targets(update, rows_at_a_time, length):
@@ -888,7 +889,7 @@ def test_xla_computes_the_same_targets(update, rows_at_a_time, length):
 
 def test_xla_compiles_few_shapes():
     replay, network, target_network, _ = parts(length=3)
-    update = updates.EpisodicUpdate(replay, network, target_network, xla=True, states_per_pass=64)
+    update = atari.EpisodicUpdate(replay, network, target_network, xla=True, states_per_pass=64)
     for length in range(4, 130, 9):
         replay.add_episode(random_episode(np.random.default_rng(length), length))
     for _ in range(30):
@@ -924,7 +925,7 @@ def test_targets_of_a_network_in_bfloat16_are_float32():
         )
     )
     targets_of = [
-        updates.EpisodicUpdate(replay, network, network, beta=1.0).next_batch()[0].targets[:10]
+        atari.EpisodicUpdate(replay, network, network, beta=1.0).next_batch()[0].targets[:10]
         for network in (exact, rounded)
     ]
     assert targets_of[1].dtype == np.float32

@@ -28,7 +28,8 @@ _FILES = ('config.gin', 'eval.csv', 'train.csv')
 # What may differ between the runs of one method.
 _FREE = re.compile(
     r'make_environment\.name|.*\.(seed|maze_seed|wall_density|num_threads)|'
-    r'make_deep_sea\.size|Runner\.(num_iterations|checkpoint_steps|checkpoints_kept|require_gpu)'
+    r'make_deep_sea\.size|'
+    r'Runner\.(method|num_iterations|checkpoint_steps|checkpoints_kept|require_gpu)'
 )
 _ROWS = {  # (update, bonus, acts by) -> row, for ensembles.
     ('EpisodicUpdate', 'UcbBonus', 'head_preferences'): 'OB2I',

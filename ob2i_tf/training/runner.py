@@ -14,7 +14,16 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from ob2i_tf import acting, config, environments, networks, posteriors, seeds, updates
+from ob2i_tf import (
+    acting,
+    config,
+    environments,
+    networks,
+    posteriors,
+    schedules,  # noqa: F401, which gin files name
+    seeds,
+    updates,
+)
 from ob2i_tf.agent import Agent, check_schedule
 from ob2i_tf.environments.watched import Watched
 from ob2i_tf.errors import ConfigError, UserError
@@ -62,18 +71,19 @@ class Runner:
       xla: Parts that XLA compiles; which of them gain depends on the device, see README.
       tf32: Whether a GPU may round the inputs of float32 products to TensorFloat-32.
       profile: (first, last) agent steps between which TensorFlow's profiler records; None: never.
+      method: Name of the method in reports; gin files bind it.
     """
 
     def __init__(
         self,
         base_dir,
         seed: int = 0,
-        num_iterations: int = 50,
-        training_steps: int = 100_000,
-        evaluation_steps: int = 108_000,
+        num_iterations: int = gin.REQUIRED,
+        training_steps: int = gin.REQUIRED,
+        evaluation_steps: int = gin.REQUIRED,
         num_envs: int = 1,
         evaluation_envs: int = 1,
-        evaluation_epsilon: float = 0.05,
+        evaluation_epsilon: float = gin.REQUIRED,
         evaluation_preferences: Callable = acting.vote_preferences,
         evaluation_tie_break: Literal['random', 'lowest'] = 'random',
         evaluation_belief: Literal['sample', 'mean'] = 'mean',
@@ -90,7 +100,9 @@ class Runner:
         xla: Sequence[Literal['acting', 'targets', 'gradient_step']] = (),
         tf32: bool = False,
         profile: tuple[int, int] | None = None,
+        method: str = '',
     ):
+        del method  # config.gin has it.
         _check_counts(
             0,
             seed=seed,
