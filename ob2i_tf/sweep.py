@@ -18,7 +18,6 @@ Exit status: 0 all trials are complete, 1 some are not, 2 the command line or a 
 wrong.
 """
 
-import argparse
 import collections
 import concurrent.futures
 import csv
@@ -505,28 +504,21 @@ def _last_score(trial):
         return ''
 
 
-def count(text, least=1):
-    """A number from `least`, of a command line."""
-    if not text.isdecimal() or int(text) < least:
-        raise argparse.ArgumentTypeError(f'{text!r} is no number from {least}')
-    return int(text)
-
-
 def _arguments(argv):
-    parser = argparse.ArgumentParser(
-        'ob2i_tf.sweep', description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = cli.parser('ob2i_tf.sweep', __doc__)
     parser.add_argument('--gin_files', action='append', required=True, metavar='FILE')
     parser.add_argument('--gin_bindings', action='append', default=[], metavar='BINDING')
     parser.add_argument('--grid', action='append', default=[], metavar='NAME = VALUE, ...')
     parser.add_argument('--tasks', default='', help='names, with commas between, or atari49')
-    parser.add_argument('--seeds', type=count, default=1, help='how many, from 0')
+    parser.add_argument('--seeds', type=cli.count, default=1, help='how many, from 0')
     parser.add_argument('--base_dir', type=os.path.expanduser, default='runs/sweep')
     parser.add_argument('--address', help="of a Ray cluster, or 'local' for Ray here")
-    parser.add_argument('--processes', type=count, help='at most so many trials at once')
-    parser.add_argument('--cpus', type=count, help='cores a trial; by default its share, on Ray 1')
+    parser.add_argument('--processes', type=cli.count, help='at most so many trials at once')
+    parser.add_argument(
+        '--cpus', type=cli.count, help='cores a trial; by default its share, on Ray 1'
+    )
     parser.add_argument('--gpus', type=float, help='GPUs a trial, such as 0.25; by default 1 or 0')
-    parser.add_argument('--retries', type=functools.partial(count, least=0), default=1)
+    parser.add_argument('--retries', type=functools.partial(cli.count, least=0), default=1)
     parser.add_argument('--print', action='store_true', help='only print the commands')
     return parser.parse_args(argv)
 
@@ -538,18 +530,14 @@ def main(argv=None):
     tasks = [task.strip() for task in arguments.tasks.split(',') if task.strip()]
     if tasks == ['atari49']:
         tasks = list(games.ATARI_49)
-    try:
-        all_trials = trials(
-            arguments.gin_files,
-            arguments.base_dir,
-            list(map(parse_grid, arguments.grid)),
-            tasks,
-            arguments.seeds,
-            arguments.gin_bindings,
-        )
-    except UserError as error:
-        print('error:', ' '.join(str(error).split()), file=sys.stderr)
-        return 2 if isinstance(error, ConfigError) else 1
+    all_trials = trials(
+        arguments.gin_files,
+        arguments.base_dir,
+        list(map(parse_grid, arguments.grid)),
+        tasks,
+        arguments.seeds,
+        arguments.gin_bindings,
+    )
     if arguments.print:
         for trial in all_trials:
             print(shlex.join(trial.command))
@@ -559,17 +547,13 @@ def main(argv=None):
     print(f'{len(all_trials)} trials, {done} complete', flush=True)
     if done == len(all_trials):
         return 0
-    try:
-        sweep = _sweep(
-            arguments.address,
-            arguments.processes,
-            arguments.cpus,
-            arguments.gpus,
-            arguments.retries,
-        )
-    except UserError as error:
-        print('error:', ' '.join(str(error).split()), file=sys.stderr)
-        return 1
+    sweep = _sweep(
+        arguments.address,
+        arguments.processes,
+        arguments.cpus,
+        arguments.gpus,
+        arguments.retries,
+    )
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: sweep.stop())
     table = Table(all_trials, arguments.base_dir)

@@ -14,7 +14,6 @@ written anew after each size, is a run.
 Exit status: 0 all is done, 1 some runs failed or were stopped, 2 the command line is wrong.
 """
 
-import argparse
 import csv
 import functools
 import os
@@ -23,8 +22,8 @@ import sys
 import time
 from pathlib import Path
 
-from ob2i_tf import config, sweep
-from ob2i_tf.errors import UserError
+from ob2i_tf import cli, config, sweep
+from ob2i_tf.errors import ConfigError
 
 EPISODES = 10_000
 ITERATIONS = 100
@@ -92,7 +91,7 @@ def trials(method, size, base_dir, seeds, bindings):
     )
     for name, value in own.items():  # As the last trial resolves them, however they are spelt.
         if config.value(name) != value:
-            raise UserError(f'--gin_bindings: {name} is {value} here, not {config.value(name)}')
+            raise ConfigError(f'--gin_bindings: {name} is {value} here, not {config.value(name)}')
     return [Trial(**vars(trial)) for trial in made]
 
 
@@ -104,30 +103,25 @@ def write(path, rows):
     os.replace(aside, path)
 
 
+@cli.command()
 def main(argv=None):
-    parser = argparse.ArgumentParser(
-        'experiments.deep_sea', description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = cli.parser('experiments.deep_sea', __doc__)
     parser.add_argument('--methods', nargs='+', default=METHODS, choices=METHODS)
-    parser.add_argument('--sizes', nargs='+', type=sweep.count, default=[10, 20, 30, 40, 50])
-    parser.add_argument('--seeds', type=sweep.count, default=3)
+    parser.add_argument('--sizes', nargs='+', type=cli.count, default=[10, 20, 30, 40, 50])
+    parser.add_argument('--seeds', type=cli.count, default=3)
     parser.add_argument('--gin_bindings', action='append', default=[], metavar='BINDING')
-    parser.add_argument('--processes', type=sweep.count, default=os.cpu_count())
+    parser.add_argument('--processes', type=cli.count, default=os.cpu_count())
     parser.add_argument('--base_dir', default='runs/deep_sea')
     parser.add_argument('--out', default='deep_sea.csv')
     arguments = parser.parse_args(argv)
     sizes, methods = sorted(set(arguments.sizes)), list(dict.fromkeys(arguments.methods))
-    try:
-        made = {
-            (method, size): trials(
-                method, size, arguments.base_dir, arguments.seeds, arguments.gin_bindings
-            )
-            for size in sizes
-            for method in methods
-        }
-    except UserError as error:
-        print('error:', ' '.join(str(error).split()), file=sys.stderr)
-        return 2
+    made = {
+        (method, size): trials(
+            method, size, arguments.base_dir, arguments.seeds, arguments.gin_bindings
+        )
+        for size in sizes
+        for method in methods
+    }
     executor = sweep.OnThisMachine(
         arguments.processes, lambda folder: _is_over(folder, time.monotonic() // _LOOK_SECONDS)
     )
