@@ -1,4 +1,6 @@
-"""What is best in the mazes of the comparison: python experiments/mnist_maze/optimum.py > FILE
+"""The best policy in the mazes of the comparison.
+
+  python -m experiments.mnist_maze.optimum > optimum.csv
 
 By dynamic programming on the cells, with the rules and the rewards that `make_mnist_maze` has by
 default and the discount of gin/base/mnist_maze.gin. `optimal_length` is the mean number of steps
