@@ -99,7 +99,7 @@ def on_nodes(base_dir, count, seeds, iterations):
         return sweep.trials([runs.GIN_FILE], base_dir / name, (), (), seeds, bindings)
 
     undisturbed, disturbed = trials('undisturbed'), trials('disturbed')
-    sweep.Sweep(sweep.OnThisMachine(2), 2).run(undisturbed, lambda *end: None)
+    sweep.Sweep(sweep.LocalExecutor(2)).run(undisturbed, lambda *end: None)
     with cluster(count) as (made, nodes):
         process = subprocess.Popen(
             [

@@ -122,10 +122,10 @@ def main(argv=None):
         for size in sizes
         for method in methods
     }
-    executor = sweep.OnThisMachine(
+    executor = sweep.LocalExecutor(
         arguments.processes, lambda folder: _is_over(folder, time.monotonic() // _LOOK_SECONDS)
     )
-    runs = sweep.Sweep(executor, arguments.processes)
+    runs = sweep.Sweep(executor)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: runs.stop())
 
