@@ -92,7 +92,10 @@ class Trial:
         rows = self.rows()
         if not (self.base_dir / 'config.gin').exists() or len(rows) < self.num_iterations:
             return False
-        return not rows or self.newest_checkpoint() >= str(rows[-1].get('agent_steps')).zfill(12)
+        if not rows:
+            return True
+        steps = rows[-1].get('agent_steps') or ''  # Not a number if the row is damaged.
+        return steps.isdecimal() and self.newest_checkpoint() >= steps.zfill(12)
 
     @property
     def log(self):
