@@ -198,7 +198,7 @@ def main():
         f'status {status}, {len(complete())} of 12 complete, started again when complete: '
         f'{again}, not done exactly once: {wrong}'
     )
-    print('processes a trial took:', [starts(trial) for trial in trials])
+    print('processes per trial:', [starts(trial) for trial in trials])
     return int(bool(status or again or wrong or len(complete()) != 12))
 
 

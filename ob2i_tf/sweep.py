@@ -38,7 +38,7 @@ from pathlib import Path
 
 from ob2i_tf import cli, config
 from ob2i_tf.environments import games
-from ob2i_tf.errors import ConfigError, UserError, missing_package
+from ob2i_tf.errors import ConfigError, UserError
 from ob2i_tf.training import disk
 from ob2i_tf.training import main as program
 
@@ -99,7 +99,7 @@ class Trial:
 
     @property
     def log(self):
-        return self.base_dir.with_name(self.base_dir.name + '.log')
+        return _log_of(self.base_dir)
 
     def last_lines(self):
         try:
@@ -107,6 +107,10 @@ class Trial:
         except OSError:
             return []
         return [line.strip() for line in lines if line.strip()][-_LAST_LINES:]
+
+
+def _log_of(base_dir):
+    return base_dir.with_name(base_dir.name + '.log')
 
 
 def parse_grid(text):
@@ -216,7 +220,7 @@ def attempt(arguments, base_dir, working_directory, threads, should_stop=lambda:
     if should_stop():
         return 128 + signal.SIGTERM
     variables = ('TF_NUM_INTRAOP_THREADS', 'OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS')
-    with open(base_dir.with_name(base_dir.name + '.log'), 'a') as log:
+    with open(_log_of(base_dir), 'a') as log:
         process = subprocess.Popen(
             [sys.executable, '-m', 'ob2i_tf.training.main', *arguments],
             stdin=subprocess.DEVNULL,
@@ -296,10 +300,8 @@ class RayExecutor:
         # Ray would hide all GPUs from a task that asks for none.
         os.environ.setdefault('RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO', '0')
         os.environ.setdefault('RAY_USAGE_STATS_ENABLED', '0')
-        try:
+        with cli.extra('sweep'):
             import ray
-        except ModuleNotFoundError as error:
-            raise UserError(missing_package(error, 'sweep')) from None
         if not ray.is_initialized():
             _connect(ray, address)
         resources = ray.cluster_resources()
@@ -309,7 +311,7 @@ class RayExecutor:
         self._attempt = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=0, max_calls=1)(
             attempt
         )
-        self._cancel = ray.cancel
+        self._ray = ray
         self._tasks = []
 
     def submit(self, *arguments):
@@ -318,7 +320,7 @@ class RayExecutor:
 
     def stop(self):
         while self._tasks:
-            self._cancel(self._tasks.pop())  # Does nothing to one that has ended.
+            self._ray.cancel(self._tasks.pop())  # Does nothing to one that has ended.
 
 
 def _connect(ray, address):

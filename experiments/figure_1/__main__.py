@@ -1,4 +1,4 @@
-"""Figure 1 of the paper: what the UCB-bonus is, on a regression task.
+"""Figure 1 of the paper: the UCB-bonus on a regression task.
 
   python -m experiments.figure_1 --out experiments/figure_1
 
