@@ -426,14 +426,17 @@ class Progress:
     """
 
     def __init__(self, all_trials, base_dir):
-        self._all, self._base_dir = all_trials, base_dir
+        self.complete = sum(trial.complete() for trial in all_trials)
+        self._number, self._base_dir = len(all_trials), base_dir
         self._lines, self._next = 0, 0.0
         self._started = time.monotonic()
 
     def report(self, trial, status, lines):
         self._clear()
-        outcome = 'complete' if trial.complete() else f'FAILED ({status})'
-        print(f'[{self._done()}/{len(self._all)}] {trial.base_dir}: {outcome}')
+        complete = trial.complete()
+        self.complete += complete
+        outcome = 'complete' if complete else f'FAILED ({status})'
+        print(f'[{self.complete}/{self._number}] {trial.base_dir}: {outcome}')
         print(*(f'    {line}\n' for line in lines), sep='', end='', flush=True)
 
     def show(self, running):
@@ -443,7 +446,7 @@ class Progress:
         self._next = time.monotonic() + (5 if terminal else 60)
         hours = (time.monotonic() - self._started) / 3600
         lines = [
-            f'{self._done()} of {len(self._all)} complete, {len(running)} running, {hours:.1f} h'
+            f'{self.complete} of {self._number} complete, {len(running)} running, {hours:.1f} h'
         ]
         for trial in running:
             name = os.path.relpath(trial.base_dir, self._base_dir)
@@ -455,9 +458,6 @@ class Progress:
         self._clear()
         print('\n'.join(lines), flush=True)
         self._lines = len(lines) if terminal else 0
-
-    def _done(self):
-        return sum(trial.complete() for trial in self._all)
 
     def _clear(self):
         """Removes the table from the terminal."""
@@ -512,9 +512,9 @@ def main(argv=None):
             print(shlex.join(['python', '-m', 'ob2i_tf.training.main', *trial.arguments]))
         return 0
 
-    done = sum(trial.complete() for trial in all_trials)
-    print(f'{len(all_trials)} trials, {done} complete', flush=True)
-    if done == len(all_trials):
+    progress = Progress(all_trials, arguments.base_dir)
+    print(f'{len(all_trials)} trials, {progress.complete} complete', flush=True)
+    if progress.complete == len(all_trials):
         return 0
     capacity, cpus, cores = arguments.processes, arguments.cpus, os.cpu_count() or 1
     if arguments.address or arguments.gpus is not None:  # Only Ray shares GPUs out.
@@ -527,7 +527,6 @@ def main(argv=None):
     sweep = Sweep(executor, cpus, arguments.retries)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: sweep.stop())
-    progress = Progress(all_trials, arguments.base_dir)
     missing = sweep.run(all_trials, progress.report, progress.show)
     for trial in missing:
         print(f'not complete: {trial.base_dir}', file=sys.stderr)
