@@ -22,7 +22,7 @@ import sys
 
 import numpy as np
 
-from ob2i_tf import cli, sweep
+from ob2i_tf import cli
 from ob2i_tf.config import installed
 from ob2i_tf.errors import UserError
 from ob2i_tf.training.run_folder import find_runs
@@ -89,19 +89,15 @@ def _probability(text):
 @cli.command()
 def main(argv=None):
     """Runs the command line; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog='python -m ob2i_tf.evaluate',
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = cli.parser('ob2i_tf.evaluate', __doc__)
     parser.add_argument('runs', nargs='+', type=os.path.expanduser, metavar='RUNS')
     parser.add_argument('--preferences', type=_names, default=['vote'], metavar='NAME,..')
-    parser.add_argument('--games', type=sweep.count, default=20)
-    parser.add_argument('--max_steps', type=sweep.count, default=200_000)
+    parser.add_argument('--games', type=cli.count, default=20)
+    parser.add_argument('--max_steps', type=cli.count, default=200_000)
     parser.add_argument(
         '--epsilon', type=_probability, help="default: that of the run's evaluation"
     )
-    parser.add_argument('--seed', type=functools.partial(sweep.count, least=0), default=0)
+    parser.add_argument('--seed', type=functools.partial(cli.count, least=0), default=0)
     parser.add_argument(
         '--out', required=True, type=os.path.expanduser, metavar='FILE', help='CSV file, replaced'
     )
@@ -114,45 +110,41 @@ def main(argv=None):
     from ob2i_tf.training.restore import restore
 
     failed, played_any = 0, False
-    try:
-        folders = find(arguments.runs)
-        aside = f'{arguments.out}.playing'
-        with open(aside, 'w', newline='', encoding='utf-8', errors='surrogateescape') as file:
-            rows = csv.writer(file, lineterminator='\n')
-            rows.writerow(COLUMNS)
-            for folder in folders:
+    folders = find(arguments.runs)
+    aside = f'{arguments.out}.playing'
+    with open(aside, 'w', newline='', encoding='utf-8', errors='surrogateescape') as file:
+        rows = csv.writer(file, lineterminator='\n')
+        rows.writerow(COLUMNS)
+        for folder in folders:
+            try:
+                agent = restore(folder, arguments.allow_imports)
+            except UserError as error:
+                cli.print_error(f'{folder}: {error}')
+                failed += 1
+                continue
+            for name in arguments.preferences:
                 try:
-                    agent = restore(folder, arguments.allow_imports)
-                except UserError as error:
-                    print(f'error: {folder}: {error}', file=sys.stderr)
+                    policy = agent.policy.by(getattr(acting, f'{name}_preferences'))
+                except ValueError as error:
+                    cli.print_error(f'{folder}: {error}')
                     failed += 1
                     continue
-                for name in arguments.preferences:
-                    try:
-                        policy = agent.policy.by(getattr(acting, f'{name}_preferences'))
-                    except ValueError as error:
-                        print(f'error: {folder}: {error}', file=sys.stderr)
-                        failed += 1
-                        continue
-                    played = games(
-                        agent,
-                        policy,
-                        arguments.games,
-                        arguments.seed,
-                        arguments.max_steps,
-                        arguments.epsilon,
-                    )
-                    for number, (score, length) in enumerate(played):
-                        rows.writerow([folder, agent.agent_steps, name, number, score, length])
-                        played_any = True
-                file.flush()
-        if not played_any:
-            os.remove(aside)
-            return 1
-        os.replace(aside, arguments.out)
-    except (UserError, OSError) as error:
-        print('error:', ' '.join(str(error).split()), file=sys.stderr)
+                played = games(
+                    agent,
+                    policy,
+                    arguments.games,
+                    arguments.seed,
+                    arguments.max_steps,
+                    arguments.epsilon,
+                )
+                for number, (score, length) in enumerate(played):
+                    rows.writerow([folder, agent.agent_steps, name, number, score, length])
+                    played_any = True
+            file.flush()
+    if not played_any:
+        os.remove(aside)
         return 1
+    os.replace(aside, arguments.out)
     print(arguments.out)
     return 1 if failed else 0
 

@@ -16,7 +16,6 @@ import os
 import re
 import sys
 import tempfile
-import traceback
 
 import tqdm
 from absl import flags, logging
@@ -147,28 +146,13 @@ def _run(argv):
     run.run()
 
 
-@cli.command()
+@cli.command(expected=UserError)
 def main(argv=None):
     """Runs the command line; returns the exit status."""
     if not isinstance(sys.stderr, _LossyStream):
         sys.stderr = _LossyStream(sys.stderr)
-    try:
-        _run(sys.argv if argv is None else argv)
-    except UserError as error:
-        _print_error(error)
-        return 2 if isinstance(error, ConfigError) else 1
-    except Exception as error:  # A fault of the program, or of code that the configuration brought.
-        traceback.print_exc()
-        _print_error(f'unexpected, see above: {type(error).__name__}: {error}')
-        return 1
+    _run(sys.argv if argv is None else argv)
     return 0
-
-
-def _print_error(error):
-    # gin adds lines that say which configurable was being called.
-    message = str(error).partition('\n  In call to configurable')[0]
-    sys.stdout.flush()
-    print('error:', ' '.join(message.split()), file=sys.stderr, flush=True)
 
 
 if __name__ == '__main__':

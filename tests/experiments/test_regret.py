@@ -102,7 +102,7 @@ def test_the_regret_of_a_policy_is_what_it_lacks_of_the_best_return(tmp_path):
 def test_a_replay_that_lacks_episodes_is_named(tmp_path):
     write_run(tmp_path, 'ucb', 0, [[0, 0, 0, 0]] * 30, capacity=40)
     (run,) = load.load([tmp_path]).runs
-    with pytest.raises(UserError, match='no more the first 20 episodes'):
+    with pytest.raises(UserError, match='no longer holds the first 20 episodes'):
         regret.of_run(run)
     (file,) = (run.path / 'replay').iterdir()
     state = run.path / 'checkpoints' / '000000000001' / 'state.json'
@@ -144,7 +144,7 @@ def test_the_exponent_tells_learning_from_not_learning():
         pd.Index(episodes, name='episode'),
         columns,
     )
-    rows = regret.summary(table).set_index('method')
+    rows = regret.summary(table)
     assert rows.loc['learns', 'exponent'] == pytest.approx(0.35)
     assert rows.loc['learns', 'lowest_exponent'] == pytest.approx(0.2)
     assert rows.loc['learns', 'highest_exponent'] == pytest.approx(0.5)
