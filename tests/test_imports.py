@@ -14,6 +14,7 @@ PACKAGE = ROOT / 'ob2i_tf'
 ORDER = (
     'types',
     'errors',
+    'parameters',
     'cli',
     'schedules',
     'chunks',
