@@ -28,6 +28,12 @@ class Range(typing.NamedTuple):
     contains: typing.Callable[[typing.Any], bool]
 
 
+class Selects(typing.NamedTuple):
+    """Metadata of an Annotated value that selects a configurable, for the gin layer."""
+
+    function: typing.Callable[[typing.Any], typing.Any]  # ValueError: it selects none.
+
+
 def AtLeast(least: float) -> Range:
     return Range(f'at least {least}', lambda value: value >= least)
 
