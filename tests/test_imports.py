@@ -14,6 +14,7 @@ PACKAGE = ROOT / 'ob2i_tf'
 ORDER = (
     'types',
     'errors',
+    'parameters',
     'cli',
     'seeds',
     'schedules',
@@ -32,6 +33,12 @@ ORDER = (
     'targets',
     'config.resources',
     'config.installed',
+    'config.values',
+    'config.renamed',
+    'config.reading',
+    'config.checking',
+    'config.resolved',
+    'config',
     'training',
     'training.allocator',
     'training.devices',
@@ -52,9 +59,9 @@ ORDER = (
     'environments.mnist_maze',
     'environments.deep_sea',
     'environments.linear_mdp',
+    'environments.registered',
     'environments.watched',
     'environments',
-    'config',
     'training.build',
     'training.run_state',
     'training.runner',
@@ -77,7 +84,7 @@ ORDER = (
 )
 # What knows nothing of how agents learn: the prefixes of what it may import.
 APART = {
-    'environments': ('environments', 'types', 'errors'),
+    'environments': ('environments', 'types', 'errors', 'parameters'),
     'analysis': (
         'analysis',
         'cli',

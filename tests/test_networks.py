@@ -121,13 +121,14 @@ def test_copy_variables():
 
 
 def test_impossible_sizes_are_refused():
-    with pytest.raises(ValueError, match='num_heads >= 1'):
-        networks.MultiHeadQNetwork(4, num_heads=0)
+    for name in ('num_heads', 'hidden_units'):
+        with pytest.raises(ValueError, match=f'MultiHeadQNetwork.{name} must be at least 1, got 0'):
+            networks.MultiHeadQNetwork(4, **{name: 0})
 
 
 # Noisy layers.
 
-NOISES = pytest.mark.parametrize('noise', networks.NOISES)
+NOISES = pytest.mark.parametrize('noise', ['factorised', 'independent'])
 
 
 def flat(noise=None, seed=0, num_heads=3, **keywords):
@@ -561,7 +562,7 @@ def test_networks_side_by_side_have_priors_of_their_own(each_small):
     assert np.abs(pair[0].networks[0](x) - pair[0].networks[1](x)).min() > 0
 
 
-@pytest.mark.parametrize('noise', [None, *networks.NOISES])
+@pytest.mark.parametrize('noise', [None, 'factorised', 'independent'])
 def test_noise_side_by_side_differs_from_network_to_network(each_small, noise):
     gin.bind_parameter('MultiHeadQNetwork.noise', noise)
     network, x = side_by_side(), points()
@@ -635,7 +636,7 @@ def test_copy_from_a_head_copies_its_network(each_small):
     assert np.abs(after[:, 2:4] - after[:, :2]).max() > 0  # They are equal, not the same.
 
 
-@pytest.mark.parametrize('noise', [None, *networks.NOISES])
+@pytest.mark.parametrize('noise', [None, 'factorised', 'independent'])
 def test_following_one_of_networks_side_by_side(each_small, noise):
     gin.bind_parameter('MultiHeadQNetwork.noise', noise)
     network, seed = side_by_side(), [6, 1]
@@ -660,17 +661,19 @@ def test_impossible_choices_are_refused():
     with pytest.raises(ValueError, match='num_networks must be at least 1, got 0'):
         networks.IndependentQNetworks(4, 0)
     for name in ('prior_scale', 'trunk_gradient_scale'):
-        with pytest.raises(ValueError, match=f'{name}.* must not be negative, got .*-1.0'):
+        with pytest.raises(ValueError, match=f'{name} must be at least 0.*, got -1.0'):
             networks.MultiHeadQNetwork(4, **{name: -1.0})
-    with pytest.raises(ValueError, match="noise must be None or one of .*'normal'"):
+    with pytest.raises(ValueError, match='value_scale must be above 0, got 0.0'):
+        networks.MultiHeadQNetwork(4, value_scale=0.0)
+    with pytest.raises(ValueError, match="noise must be one of .* or None, got 'normal'"):
         networks.MultiHeadQNetwork(4, noise='normal')
 
 
 @pytest.mark.parametrize(
     'layers, what',
     [
-        (((32, 8),), r'\(filters, kernel size, stride\) each, .* got \(32, 8\) in'),
-        (((32, 8, 0),), r'above 0, got \(32, 8, 0\)'),
+        (((32, 8),), r'must be a sequence of \(int at least 1, .* got \(\(32, 8\),\)'),
+        (((32, 8, 0),), r'int at least 1\), got \(\(32, 8, 0\),\)'),
         (((32, 8, 4), (64, 8, 2)), r'cannot take observations of shape \(20, 20, 4\), as'),
     ],
 )

@@ -320,9 +320,9 @@ def test_ube_state_of_finished_episodes_is_empty():
 def test_ube_refuses_what_it_cannot_do():
     for keywords, message in (
         ({'network': build_network(1, num_heads=3)}, 'MultiHeadQNetwork.num_heads = 1, got 3'),
-        ({'n_steps': 0}, 'n_steps >= 1'),
-        ({'hidden_units': 0}, 'hidden_units >= 1'),
-        ({'initial_variance': 0.0}, 'initial_variance > 0'),
+        ({'n_steps': 0}, 'n_steps must be at least 1, got 0'),
+        ({'hidden_units': 0}, 'hidden_units must be at least 1, got 0'),
+        ({'initial_variance': 0.0}, 'initial_variance must be above 0, got 0.0'),
         ({'network': build_network(1, noise='factorised')}, 'takes no MultiHeadQNetwork.noise'),
     ):
         with pytest.raises(ValueError, match=message):

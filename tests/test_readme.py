@@ -24,7 +24,7 @@ SHORT = {
     'Runner.num_iterations': 2,
     'Runner.training_steps': 80,
     'Runner.evaluation_steps': 20,
-    'make_environment.max_episode_frames': 24,
+    'make_atari.max_episode_frames': 24,
     'MultiHeadQNetwork.hidden_units': 8,
     'MultiHeadQNetwork.conv_layers': '((4, 8, 8),)',
     'EpisodeReplay.capacity_transitions': 200,

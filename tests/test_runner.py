@@ -25,7 +25,7 @@ SETTINGS = {
     'Runner.num_iterations': 4,
     'Runner.training_steps': 120,
     'Runner.evaluation_steps': 90,
-    'make_environment.max_episode_frames': 160,  # A game ends at the latest after 40 agent steps.
+    'make_atari.max_episode_frames': 160,  # A game ends at the latest after 40 agent steps.
     'MultiHeadQNetwork.num_heads': 3,
     'MultiHeadQNetwork.hidden_units': 8,
     'MultiHeadQNetwork.conv_layers': '((4, 8, 8),)',
@@ -330,7 +330,7 @@ def test_a_configuration_that_a_part_refuses_leaves_no_trace(tmp_path):
     last = run(other, status=2, Runner__evaluation_preferences='@linear').splitlines()[-1]
     assert last.startswith('error: Runner.evaluation_preferences has to map')
     last = run(other, status=2, make_environment__num_envs=2).splitlines()[-1]
-    assert last.endswith('cannot be bound: the code that calls it gives it; see Runner.num_envs')
+    assert last.endswith('cannot be bound: it is supplied by the caller; see Runner.num_envs')
     run(other, Runner__num_iterations=0)
 
 
@@ -573,7 +573,7 @@ def test_scores_are_raw_and_returns_are_clipped(tmp_path):
         tmp_path / 'run',
         make_environment__name="'Q*Bert'",
         Runner__num_iterations=1,
-        make_environment__max_episode_frames=1200,
+        make_atari__max_episode_frames=1200,
         Runner__training_steps=400,
         Runner__evaluation_steps=400,
         Agent__learning_starts=390,

