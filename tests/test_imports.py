@@ -77,7 +77,7 @@ ORDER = (
     'analysis.scores',
     'analysis.tables',
     'analysis.figures',
-    'analysis.page',
+    'analysis.templates',
     'analysis.report',
     'analysis.__main__',
     'analysis.episode',

@@ -124,7 +124,7 @@ def figure(rows):
     Args:
       rows: Tuples of COLUMNS.
     """
-    look = figures.looks(set(METHODS.values()))
+    look = figures.line_styles(set(METHODS.values()))
     with figures.style():
         picture, axis = plt.subplots(figsize=(5.6, 3.3), layout='constrained')
         lines = {}

@@ -216,7 +216,7 @@ def comparison(of_runs, of_mazes) -> pd.DataFrame:
         tables.append((played, rows.set_index(_MAZE)[['relative_length']].T.set_axis(['end'])))
     found = []
     for played, table in tables:
-        first, *others = figures.looks(set(table.columns.get_level_values('method')))
+        first, *others = figures.line_styles(set(table.columns.get_level_values('method')))
         for method in others:
             logs = (np.log(table[method]) - np.log(table[first])).dropna(axis=1, how='all')
             densities = sorted(set(logs.columns.get_level_values('wall_density')))
@@ -250,7 +250,7 @@ def figure(of_runs):
       of_runs: Result of `curves`.
     """
     of_mazes = _over_seeds(of_runs)
-    look = figures.looks(set(of_mazes.columns.get_level_values('method')))
+    look = figures.line_styles(set(of_mazes.columns.get_level_values('method')))
     densities = of_mazes.T.groupby('wall_density')
     with figures.style():
         picture, axes = figures.grid(len(densities))

@@ -131,7 +131,7 @@ def summary(table) -> pd.DataFrame:
 
 def figure(table):
     """Regret over episodes: the seeds, and their mean."""
-    look = figures.looks(set(table.columns.get_level_values('method')))
+    look = figures.line_styles(set(table.columns.get_level_values('method')))
     with figures.style():
         picture, axis = plt.subplots(figsize=(5.6, 3.3), layout='constrained')
         lines = {}

@@ -73,7 +73,7 @@ def test_a_damaged_checkpoint_is_skipped_and_none_is_an_error(folder, tmp_path, 
     before = restore(folder).agent_steps
     assert 0 < restore(copy).agent_steps < before
     shutil.rmtree(copy / 'checkpoints')
-    for path, says in ((copy, 'no checkpoint'), (tmp_path, 'no run folder')):
+    for path, says in ((copy, 'no checkpoint'), (tmp_path, 'not a run folder')):
         assert episode.main([str(path), '--out', str(tmp_path / 'out')]) == 1
         error = capsys.readouterr().err.splitlines()[-1]
         assert error.startswith('error: ') and says in error

@@ -48,6 +48,7 @@ def write_run(base, name, seed, actions, capacity=100_000):
     bindings = {f'make_linear_mdp.{key}': repr(value) for key, value in MDP.items()}
     bindings |= {
         'make_environment.name': "'LinearMDP'",
+        'Runner.method': repr({'ucb': 'LSVI-UCB', 'greedy': 'epsilon-greedy LSVI'}.get(name, name)),
         'Runner.seed': seed,
         'Runner.posterior': '@LsviPosterior',
         'LsviPosterior.method': repr(name),
