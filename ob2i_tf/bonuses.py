@@ -1,7 +1,7 @@
 """Exploration bonuses: what an agent is paid for visiting the unknown."""
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import gin
 import numpy as np
@@ -10,11 +10,10 @@ import tensorflow as tf
 from ob2i_tf import chunks, networks, types
 from ob2i_tf.chunks import floating
 from ob2i_tf.moments import RunningStd
+from ob2i_tf.parameters import AtLeast, Within, checked
 from ob2i_tf.seeds import split_seed
 from ob2i_tf.tracing import check_traced
 
-RND_SCALES = ('returns', 'bonuses')
-RND_STATES = ('state', 'next_state')
 _FRAMES_PER_PASS = 256
 
 
@@ -63,6 +62,7 @@ class Bonus(tf.Module):
 
 
 @gin.configurable
+@checked
 class UcbBonus(Bonus):
     """The bonuses B and B~ of a target, from the heads' values (paper, section 3.2).
 
@@ -85,14 +85,11 @@ class UcbBonus(Bonus):
         measure: Callable = ensemble_std,
         normalize_reward_bonus: bool = False,
         normalize_next_bonus: bool = True,
-        prior_count: float = 0.0,
-        rows_at_a_time: int = 0,
+        prior_count: Annotated[float, AtLeast(0)] = 0.0,
+        rows_at_a_time: Annotated[int, AtLeast(0)] = 0,
         terminal_next_bonus: bool = False,
     ):
         super().__init__(name='ucb_bonus')
-        for name, value in (('rows_at_a_time', rows_at_a_time), ('prior_count', prior_count)):
-            if value < 0:
-                raise ValueError(f'UcbBonus.{name} must be at least 0, got {value}')
         check_traced(
             'UcbBonus.measure',
             measure,
@@ -160,6 +157,7 @@ class UcbBonus(Bonus):
 
 
 @gin.configurable
+@checked
 class RndBonus(Bonus):
     """Random network distillation: how badly a random network is predicted (Burda et al. 2019).
 
@@ -187,30 +185,17 @@ class RndBonus(Bonus):
 
     def __init__(
         self,
-        conv_layers: Sequence = ((32, 8, 4), (64, 4, 2), (64, 3, 1)),
-        features: int = 512,
-        predictor_layers: Sequence = (512, 512),
-        learning_rate: float = 1e-4,
-        batch_size: int = 32,
-        update_proportion: float = 1.0,
-        scale_by: Literal[RND_SCALES] = 'returns',
-        discount: float = 0.99,
-        reward_state: Literal[RND_STATES] = 'state',
+        conv_layers: networks.ConvLayers = ((32, 8, 4), (64, 4, 2), (64, 3, 1)),
+        features: Annotated[int, AtLeast(1)] = 512,
+        predictor_layers: Sequence[Annotated[int, AtLeast(1)]] = (512, 512),
+        learning_rate: Annotated[float, AtLeast(0)] = 1e-4,
+        batch_size: Annotated[int, AtLeast(1)] = 32,
+        update_proportion: Annotated[float, Within(0, 1)] = 1.0,
+        scale_by: Literal['returns', 'bonuses'] = 'returns',
+        discount: Annotated[float, Within(0, 1)] = 0.99,  # Above 1 the sums overflow late in a run.
+        reward_state: Literal['state', 'next_state'] = 'state',
     ):
         super().__init__(name='rnd_bonus')
-        if scale_by not in RND_SCALES:
-            raise ValueError(f'RndBonus.scale_by must be one of {RND_SCALES}, got {scale_by!r}')
-        if reward_state not in RND_STATES:
-            raise ValueError(
-                f'RndBonus.reward_state must be one of {RND_STATES}, got {reward_state!r}'
-            )
-        if batch_size < 1 or features < 1:
-            raise ValueError(
-                f'RndBonus needs batch_size >= 1 and features >= 1, got {batch_size} and {features}'
-            )
-        for name, value in (('update_proportion', update_proportion), ('discount', discount)):
-            if not 0 <= value <= 1:  # Sums with a discount above 1 overflow late in a run.
-                raise ValueError(f'RndBonus.{name} must be in 0..1, got {value}')
         self.needs_order = scale_by == 'returns'
         self._conv_layers = conv_layers
         self._features = features
@@ -293,7 +278,6 @@ class RndBonus(Bonus):
 
 def _rnd_network(frame_shape, conv_layers, dense_layers, seed):
     """Convolutions with leaky ReLU, then dense layers with ReLU but for the last, linear one."""
-    networks.check_conv_layers('RndBonus', conv_layers)
     seeds = iter(split_seed(seed, len(conv_layers) + len(dense_layers)))
 
     def options(activation):

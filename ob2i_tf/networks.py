@@ -400,16 +400,6 @@ def does_not_fit(name, observation_shape, error, layers=''):
     )
 
 
-def check_conv_layers(name, conv_layers):
-    """Raises a ValueError unless they are (filters, kernel size, stride), several."""
-    for layer in conv_layers:
-        if np.shape(layer) != (3,) or not all(isinstance(x, int) and x > 0 for x in layer):
-            raise ValueError(
-                f'{name}.conv_layers must hold (filters, kernel size, stride) each, whole numbers '
-                f'above 0, got {layer!r} in {conv_layers!r}'
-            )
-
-
 def copy_variables(source, destination):
     """Makes `destination` equal to `source`, variable by variable."""
     for from_variable, to_variable in zip(source.variables, destination.variables):

@@ -150,6 +150,8 @@ def describe(hint) -> str:
         return 'a function or class'
     if kind is tuple and arguments and arguments[-1] is not Ellipsis:
         return f'({", ".join(map(describe, arguments))})'
+    if kind in _MAPPINGS:
+        return 'a mapping' + (f' of {" to ".join(map(describe, arguments))}' if arguments else '')
     if kind in _SEQUENCES:
         return 'a sequence' + (f' of {describe(arguments[0])}' if arguments else '')
     return getattr(kind, '__name__', str(kind))

@@ -333,7 +333,7 @@ def test_rnd_refuses_what_it_cannot_do():
     for keywords, message in (
         ({'scale_by': 'sums'}, "RndBonus.scale_by must be one of .*'sums'"),
         ({'reward_state': 'both'}, 'RndBonus.reward_state'),
-        ({'batch_size': 0}, 'RndBonus needs batch_size >= 1'),
+        ({'batch_size': 0}, 'RndBonus.batch_size must be at least 1, got 0'),
         ({'update_proportion': 1.5}, 'RndBonus.update_proportion must be in 0..1, got 1.5'),
         ({'discount': 1.01}, 'RndBonus.discount must be in 0..1, got 1.01'),
     ):
@@ -356,14 +356,14 @@ def test_rnd_convolves_over_images_only():
 
 
 def test_numbers_out_of_range_are_named():
-    with pytest.raises(ValueError, match='UcbBonus.rows_at_a_time .* got -1'):
+    with pytest.raises(ValueError, match='UcbBonus.rows_at_a_time must be at least 0, got -1'):
         bonuses.UcbBonus(rows_at_a_time=-1)
-    with pytest.raises(ValueError, match='UcbBonus.prior_count .* got -0.5'):
+    with pytest.raises(ValueError, match='UcbBonus.prior_count must be at least 0, got -0.5'):
         bonuses.UcbBonus(prior_count=-0.5)
     for wrong in (lambda q_values: q_values, lambda q_values: None, tf.nn.conv2d):
         with pytest.raises(ConfigError, match='UcbBonus.measure has to map'):
             bonuses.UcbBonus(measure=wrong)
-    with pytest.raises(ValueError, match='RndBonus .*features >= 1'):
+    with pytest.raises(ValueError, match='RndBonus.features must be at least 1, got 0'):
         bonuses.RndBonus(features=0)
 
 

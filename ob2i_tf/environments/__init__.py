@@ -40,7 +40,7 @@ from ob2i_tf.environments.deep_sea import make_deep_sea
 from ob2i_tf.environments.linear_mdp import make_linear_mdp
 from ob2i_tf.environments.mnist_maze import make_mnist_maze
 from ob2i_tf.environments.registered import make_gymnasium
-from ob2i_tf.parameters import Selects
+from ob2i_tf.parameters import AtLeast, Selects, checked
 
 # The project's own, by name; called as builder(name, num_envs=, seed=, **keywords).
 BUILDERS: dict[str, Callable[..., gymnasium.vector.VectorEnv]] = {
@@ -75,9 +75,10 @@ def builder_of(name: str) -> Callable[..., gymnasium.vector.VectorEnv]:
 
 
 @gin.configurable('make_environment', denylist=['num_envs', 'seed'])
+@checked
 def make(
     name: Annotated[str, Selects(builder_of)] = gin.REQUIRED,
-    num_envs: int = 1,
+    num_envs: Annotated[int, AtLeast(1)] = 1,
     seed: int = 0,
     **keywords,
 ) -> gymnasium.vector.VectorEnv:

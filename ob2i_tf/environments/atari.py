@@ -5,7 +5,7 @@ to 84x84; a stack is the newest `history` of them. Two things are done here and 
 stacks that continue through a life loss, and the limit on a game's length.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 import ale_py
 import gin
@@ -18,6 +18,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from ob2i_tf.environments import games
+from ob2i_tf.parameters import AtLeast, Within, checked
 
 _SIZE = 84  # pixels
 _NO_LIMIT = 2**31 - 1  # frames
@@ -208,20 +209,21 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
 
 
 @gin.configurable(denylist=['name', 'num_envs', 'seed'])
+@checked
 def make_atari(
     name: str,
     num_envs: int = 1,
     seed: int = 0,
-    frame_skip: int = 4,
-    history: int = 4,
-    noop_max: int = 30,
-    max_episode_frames: int = 108000,
-    max_episode_frames_by_game: dict | None = None,
+    frame_skip: Annotated[int, AtLeast(1)] = 4,
+    history: Annotated[int, AtLeast(1)] = 4,
+    noop_max: Annotated[int, AtLeast(0)] = 30,
+    max_episode_frames: Annotated[int, AtLeast(1)] = 108000,
+    max_episode_frames_by_game: dict[str, Annotated[int, AtLeast(1)]] | None = None,
     terminal_on_life_loss: bool = True,
     clip_rewards: bool = True,
-    sticky_action_probability: float = 0.0,
+    sticky_action_probability: Annotated[float, Within(0, 1)] = 0.0,
     full_action_space: bool = False,
-    num_threads: int = 0,
+    num_threads: Annotated[int, AtLeast(0)] = 0,
     press_fire: bool = False,
     restart_stack_on_life_loss: bool = False,
 ) -> AtariVectorEnv:
@@ -252,7 +254,7 @@ def make_atari(
         from the frames of an episode.
 
     Raises:
-      ValueError: an unknown game, a value out of range.
+      ValueError: an unknown game, or values that contradict each other.
     """
     rom = games.resolve(name)
     frames_by_game = {}
@@ -261,27 +263,6 @@ def make_atari(
             frames_by_game[games.resolve(game)] = frames
         except ValueError as error:
             raise ValueError(f'make_atari.max_episode_frames_by_game: {error}') from None
-    for keyword, value, least in (
-        *(
-            (f'max_episode_frames_by_game[{game!r}]', frames, 1)
-            for game, frames in frames_by_game.items()
-        ),
-        ('num_envs', num_envs, 1),
-        ('frame_skip', frame_skip, 1),
-        ('history', history, 1),
-        ('noop_max', noop_max, 0),
-        ('max_episode_frames', max_episode_frames, 1),
-        ('num_threads', num_threads, 0),
-    ):
-        if not isinstance(value, (int, np.integer)) or value < least:
-            raise ValueError(
-                f'make_atari.{keyword} must be an integer of at least {least}, got {value!r}'
-            )
-    if not 0.0 <= sticky_action_probability <= 1.0:
-        raise ValueError(
-            f'make_atari.sticky_action_probability must be in 0..1, got '
-            f'{sticky_action_probability!r}'
-        )
     if restart_stack_on_life_loss and not terminal_on_life_loss:
         raise ValueError(
             'make_atari.restart_stack_on_life_loss needs terminal_on_life_loss = True: replay '
