@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from ob2i_tf import acting, config, environments, networks, posteriors
 from ob2i_tf.errors import CheckpointError
-from ob2i_tf.training import devices, run_folder
+from ob2i_tf.training import run_folder, system
 from ob2i_tf.training.checkpoints import read_newest
 from ob2i_tf.training.runner import Runner
 
@@ -48,7 +48,7 @@ def load_learnt(directory, allow_imports=()) -> Learnt:
     directory = Path(directory)
     config.load([str(directory / 'config.gin')], allow_imports=allow_imports)
     bound = config.bound(Runner)
-    devices.set_up(bound['tf32'])
+    system.set_up(bound['tf32'])
     with config.constructing():
         with contextlib.closing(environments.make(num_envs=1)) as env:
             space, num_actions = env.single_observation_space, int(env.single_action_space.n)

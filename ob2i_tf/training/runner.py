@@ -28,8 +28,9 @@ from ob2i_tf.agent import Agent, check_schedule
 from ob2i_tf.environments.watched import Watched
 from ob2i_tf.errors import CheckpointError, ConfigError, UserError
 from ob2i_tf.learner import QLearner, check_finite
-from ob2i_tf.training import csv_columns, devices, disk, logs, run_folder
+from ob2i_tf.training import csv_columns, disk, logs, run_folder, system
 from ob2i_tf.training.checkpoints import Checkpoints, newest_first
+from ob2i_tf.training.episode_files import EpisodeFiles
 
 # The independent random streams of a run: the keys under which its one seed is split.
 STREAMS = (
@@ -152,8 +153,8 @@ class Runner:
             raise ConfigError(
                 f'Runner.profile must be (first, last) agent steps or None, got {profile!r}'
             )
-        devices.say(require_gpu)
-        devices.set_up(tf32)
+        system.report(require_gpu)
+        system.set_up(tf32)
         for name, part, kind in (
             ('network', network, tf.keras.Model),
             ('posterior', posterior, posteriors.Posterior),
@@ -205,6 +206,7 @@ class Runner:
             seed=_integer(stream(seed, 'replay')),
             observation_dtype=observation_space.dtype,
         )
+        self._episode_files = EpisodeFiles(self._directory / 'replay', self._replay)
         self._warn_of_long_games(longest)
         self._learner = QLearner(
             online_network,
@@ -375,7 +377,7 @@ class Runner:
                     self._log_game(game)
                 if info['game_over'].any():
                     with self._writing():  # So that little is left to write when SIGTERM comes.
-                        self._replay.flush(self._directory / 'replay')
+                        self._episode_files.flush()
                 self._show_progress()
                 self._start_or_stop_profile()
                 if agent.agent_steps < last_step and (
@@ -575,8 +577,7 @@ class Runner:
         check_finite(f'after learner step {self._learner.learner_steps}', **self._modules)
         with self._writing():
             tables = {name: log.describe() for name, log in self._csv.items()}
-            directory = self._directory / 'replay'
-            manifest = self._replay.save(directory)
+            manifest = self._episode_files.save()
             state = {
                 'format': run_folder.CHECKPOINT_FORMAT,
                 'iteration': self._iteration,
@@ -602,7 +603,7 @@ class Runner:
 
             self._checkpoints.save(self._agent.agent_steps, write)
             kept = self._checkpoints.prune()
-            self._replay.prune(directory, list(_replays_of(kept)))
+            self._episode_files.prune(list(_replays_of(kept)))
         self._end_if_asked()
 
     def _save_if_asked(self):
@@ -623,7 +624,7 @@ class Runner:
         since = state['agent']['agent_steps'] - state['iteration'] * self._training_steps
         if not 0 <= since <= self._training_steps:
             raise CheckpointError(f'{folder} belongs to no iteration')
-        self._replay.load(self._directory / 'replay', state['replay'])
+        self._episode_files.load(state['replay'])
         with run_folder.named_for_tensorflow(folder) as name:
             status = self._variables.read(f'{name}/variables')
             status.assert_consumed()
