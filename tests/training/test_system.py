@@ -1,6 +1,8 @@
-"""The machine's memory."""
+"""The machine's memory, and what comes before TensorFlow."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -30,3 +32,12 @@ def test_memory_is_the_least_limit_of_the_control_groups(tmp_path, groups, files
     physical = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
     found = system.memory_bytes(tmp_path / 'cgroup', tmp_path / 'root')
     assert found == (physical if limit is None else limit)
+
+
+def test_freed_memory_can_be_kept_before_tensorflow_is_imported():
+    code = (
+        'import sys; from ob2i_tf.training import system; system.keep_freed_memory(); '
+        'assert "tensorflow" not in sys.modules; system.list_gpus()'
+    )
+    done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
