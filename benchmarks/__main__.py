@@ -17,9 +17,9 @@ import csv
 import tempfile
 from pathlib import Path
 
-from ob2i_tf.training import allocator
+from ob2i_tf.training import system
 
-allocator.keep_freed_memory()
+system.keep_freed_memory()
 
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402

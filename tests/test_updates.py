@@ -11,6 +11,7 @@ from ob2i_tf import bonuses, networks, optimizers, targets, types, updates
 from ob2i_tf.errors import ConfigError
 from ob2i_tf.learner import QLearner
 from ob2i_tf.replay import EpisodeReplay
+from ob2i_tf.training.episode_files import EpisodeFiles
 from tests import atari
 
 HISTORY = 3
@@ -119,15 +120,14 @@ def test_without_bonus_the_online_network_plays_no_part():
     assert report == {'bonus_mean': 0, 'next_bonus_mean': 0}
 
 
-class InTurn:
-    """In place of a numpy Generator: the numbers of a range, one after another."""
+class InTurn(EpisodeReplay):
+    """Draws one episode after another."""
 
-    def __init__(self):
-        self.drawn = 0
+    drawn = 0
 
-    def integers(self, low, high):
+    def draw_episode(self, candidates):
         self.drawn += 1
-        return low + (self.drawn - 1) % (high - low)
+        return candidates[(self.drawn - 1) % len(candidates)]
 
 
 def two_episodes(lengths=(40, 41)):
@@ -135,10 +135,9 @@ def two_episodes(lengths=(40, 41)):
     _, network, target_network, _ = parts()
     rng = np.random.default_rng(6)
     episodes = [random_episode(rng, length, terminal=False) for length in lengths]
-    replay = EpisodeReplay((2, 2), 1000, history=HISTORY)
+    replay = InTurn((2, 2), 1000, history=HISTORY)
     for episode in episodes:
         replay.add_episode(episode)
-    replay._rng = InTurn()
     return replay, network, target_network, episodes
 
 
@@ -228,7 +227,7 @@ def test_an_episode_of_whole_batches_has_no_tail():
     for _ in range(2):
         batch, _ = update.next_batch()
         np.testing.assert_array_equal(batch.weights, np.ones(32))
-    assert replay._rng.drawn == 1
+    assert replay.drawn == 1
 
 
 def test_a_tail_changes_nothing_where_episodes_are_whole(caplog):
@@ -642,7 +641,7 @@ def test_a_transition_keeps_its_mask(tmp_path):
     episodic = atari.EpisodicUpdate(replay, *pair, tail='other_episode', **keywords)
     assert masks_seen(episodic) == seen
     fresh = EpisodeReplay((2, 2), 120, history=HISTORY, seed=77)
-    fresh.load(tmp_path, replay.save(tmp_path))
+    EpisodeFiles(tmp_path, fresh).load(EpisodeFiles(tmp_path, replay).save())
     again = atari.EpisodicUpdate(fresh, *pair, **keywords)
     assert masks_seen(again) == seen
     new = random_episode(rng, 60)

@@ -22,7 +22,7 @@ from absl import flags, logging
 
 from ob2i_tf import cli, config
 from ob2i_tf.errors import ConfigError, UserError
-from ob2i_tf.training import allocator
+from ob2i_tf.training import system
 
 
 def _flag_values():
@@ -125,17 +125,14 @@ def _run(argv):
         return
     sys.path.append(os.getcwd())  # Where the modules that gin files import may be.
     layers = config.read(values.gin_files, values.gin_bindings)  # Before seconds of imports.
-    allocator.keep_freed_memory()
+    system.keep_freed_memory()
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '1')  # TensorFlow's warnings still show.
     _set_up_logging()
 
     with stderr_held_back():
-        from ob2i_tf.training import (
-            devices,
-            runner,  # TensorFlow, and all that registers configurables.
-        )
+        from ob2i_tf.training import runner  # TensorFlow, and all that registers configurables.
 
-        devices.list_gpus()  # The first call complains where there is none.
+        system.list_gpus()  # The first call complains where there is none.
 
     config.apply(layers)
     base_dir = values.base_dir or default_base_dir(

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from ob2i_tf import acting, config, posteriors
 from ob2i_tf.errors import CheckpointError
-from ob2i_tf.training import build, checkpoints, devices
+from ob2i_tf.training import build, checkpoints, system
 from ob2i_tf.training.run_folder import RunFolder
 from ob2i_tf.training.runner import Runner
 
@@ -48,7 +48,7 @@ def restore(directory, allow_imports: Iterable[str] = ()) -> TrainedAgent:
     folder = RunFolder(directory)
     config.load([str(folder.config)], allow_imports=allow_imports)
     bound = config.bound(Runner)
-    devices.set_up(bound['tf32'])
+    system.set_up(bound['tf32'])
     with config.constructing():
         environment = build.inspect_environment(bound['environment'])
         pair = [build.build_network(bound['network'], environment) for _ in range(2)]

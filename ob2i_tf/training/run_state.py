@@ -9,6 +9,7 @@ from absl import logging
 from ob2i_tf.errors import CheckpointError, UserError
 from ob2i_tf.learner import check_finite
 from ob2i_tf.training import checkpoints
+from ob2i_tf.training.episode_files import EpisodeFiles
 from ob2i_tf.training.logs import Means
 from ob2i_tf.training.run_folder import COLUMNS
 
@@ -26,6 +27,7 @@ class RunState:
       iteration: Number of the iteration in progress.
       actions: Actions [num_envs] of this iteration so far.
       means: Means of this iteration so far.
+      files: EpisodeFiles of the replay.
       tables: Result of `RunLogs.describe` in the checkpoint that was restored; None if there was
         none.
     """
@@ -35,7 +37,7 @@ class RunState:
         self.actions = []
         self.means = Means()
         self.tables = None
-        self._folder = folder
+        self.files = EpisodeFiles(folder.replay, parts.replay)
         self._parts = parts
         self._training_steps = training_steps
         self._variables = tf.train.Checkpoint(**parts.variables)
@@ -52,14 +54,14 @@ class RunState:
           NotFiniteError: A variable holds NaN or infinity.
           OSError, tf.errors.OpError: The disk is full or cannot be written to.
         """
-        parts, folder = self._parts, self._folder.replay
+        parts = self._parts
         check_finite(f'after learner step {parts.learner.learner_steps}', **parts.modules)
         state = {
             'iteration': self.iteration,
             'means': self.means.state(),
             'tables': logs.describe(),
             'agent': parts.agent.state(),
-            'replay': parts.replay.save(folder),
+            'replay': self.files.save(),
         }
         arrays = {name: part.state() for name, part in parts.with_arrays.items()}
         actions = np.array(self.actions, np.int32).reshape(-1, len(parts.agent.heads))
@@ -68,7 +70,7 @@ class RunState:
             parts.agent.agent_steps,
             lambda path: checkpoints.write_content(path, state, arrays, self._variables),
         )
-        parts.replay.prune(folder, list(_saved_replays(self._checkpoints.prune())))
+        self.files.prune(list(_saved_replays(self._checkpoints.prune())))
 
     def restore(self):
         """Restores the newest intact checkpoint; returns whether there is one.
@@ -84,7 +86,7 @@ class RunState:
         if not 0 <= since <= self._training_steps:
             raise CheckpointError(f'{path} belongs to no iteration')
         arrays = checkpoints.read_arrays(path)
-        parts.replay.load(self._folder.replay, state['replay'])
+        self.files.load(state['replay'])
         status = checkpoints.read_variables(path, self._variables)
         status.assert_consumed()
         status.assert_existing_objects_matched()

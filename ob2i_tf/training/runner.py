@@ -29,7 +29,7 @@ from ob2i_tf.environments.watched import Watched
 from ob2i_tf.errors import ConfigError, UserError
 from ob2i_tf.learner import QLearner
 from ob2i_tf.replay import EpisodeReplay
-from ob2i_tf.training import build, devices, disk, logs, loop
+from ob2i_tf.training import build, disk, logs, loop, system
 from ob2i_tf.training.run_folder import RunFolder
 from ob2i_tf.training.run_state import RunState, disk_errors, earlier_checkpoints, first_line
 from ob2i_tf.training.signals import StopRequest
@@ -135,8 +135,8 @@ class Runner:
         self.folder.check_config(config.resolved_config())
         self.folder.check_unlinked()
         check_schedule(config.bound(agent)['epsilon'], num_iterations * training_steps)
-        devices.say(require_gpu)
-        devices.set_up(tf32)
+        system.report(require_gpu)
+        system.set_up(tf32)
         self.parts = build.build(
             seed=seed,
             num_envs=num_envs,
@@ -327,7 +327,7 @@ class Runner:
             for game in games:
                 self._state.means.add(game.named())
                 self._logs.write_game(self._frames, game)
-            self.parts.replay.flush(self.folder.replay)  # So that SIGTERM leaves little to write.
+            self._state.files.flush()  # So that SIGTERM leaves little to write.
 
     def _log_iteration(self, games):
         state = self._state
