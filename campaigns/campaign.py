@@ -419,7 +419,7 @@ def memory(rng, count=2):
             'Runner.evaluation_steps = 0',
             'Runner.checkpoint_steps = 100',
             'Runner.num_iterations = 1',
-            'make_environment.max_episode_frames = 200',
+            'make_atari.max_episode_frames = 200',
             'MultiHeadQNetwork.num_heads = 2',
         )
         limit = functools.partial(injections.run_out_of_memory, 220, 2_000_000)

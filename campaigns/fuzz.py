@@ -20,7 +20,7 @@ from pathlib import Path
 import gin
 
 from ob2i_tf import config
-from ob2i_tf.config import resources
+from ob2i_tf.config import reading, resources
 from ob2i_tf.errors import ConfigError
 
 VALUES = (
@@ -173,7 +173,7 @@ def _ignored(binding, layers, text):
         b
         for layer in layers
         for b in layer
-        if getattr(b, 'parameter', '') == parameter and not isinstance(b, config._Import)
+        if getattr(b, 'parameter', '') == parameter and not isinstance(b, reading.Import)
     ][-1:]
     if not parameter or last != [binding]:
         return ''

@@ -8,18 +8,24 @@ AutoGraph. B is the number of environments, K of heads, A of actions.
 """
 
 import inspect
+import typing
+from typing import Annotated, Literal
 
 import gin
 import numpy as np
 import tensorflow as tf
 
-from ob2i_tf import bonuses, networks
+from ob2i_tf import bonuses
 from ob2i_tf.chunks import floating
 from ob2i_tf.errors import ConfigError, NotFiniteError
+from ob2i_tf.parameters import Above, checked
+from ob2i_tf.seeds import split_draws
 from ob2i_tf.tracing import Compiled, check_traced
 
-TIE_BREAKS = ('random', 'lowest')
-BELIEFS = ('sample', 'mean')
+TieBreak = Literal['random', 'lowest']
+Belief = Literal['sample', 'mean']
+TIE_BREAKS = typing.get_args(TieBreak)
+BELIEFS = typing.get_args(Belief)
 
 
 def of_one_head(preferences):
@@ -56,7 +62,12 @@ def ucb_preferences(q_values, scale: float = 0.1):
 
 
 @gin.configurable
-def ids_preferences(q_values, scale: float = 0.1, rho: float = 1.0, epsilon: float = 1e-5):
+def ids_preferences(
+    q_values,
+    scale: float = 0.1,
+    rho: Annotated[float, Above(0)] = 1.0,
+    epsilon: Annotated[float, Above(0)] = 1e-5,
+):
     """Minus the regret-information ratio (Nikolov et al. 2019; paper, Algorithm 3, BEBU-IDS).
 
         regret(a) = max_a' (mean + scale std)(a') - (mean - scale std)(a)
@@ -96,7 +107,7 @@ def vote_preferences(q_values):
     return tf.reduce_sum(tf.one_hot(tf.argmax(q_values, axis=-1), tf.shape(q_values)[-1]), axis=1)
 
 
-def greedy_actions(preferences, rng, tie_break='random'):
+def greedy_actions(preferences, rng, tie_break: TieBreak = 'random'):
     """The action with the largest preference.
 
     Args:
@@ -131,19 +142,16 @@ class Policy:
       ConfigError: if `preferences` does not map [B, K, A] to [B, A].
     """
 
+    @checked
     def __init__(
         self,
         posterior,
         preferences,
-        tie_break='random',
-        belief='sample',
+        tie_break: TieBreak = 'random',
+        belief: Belief = 'sample',
         xla=False,
         name='preferences',
     ):
-        if tie_break not in TIE_BREAKS:
-            raise ValueError(f'tie_break must be one of {TIE_BREAKS}, got {tie_break!r}')
-        if belief not in BELIEFS:
-            raise ValueError(f'belief must be one of {BELIEFS}, got {belief!r}')
         self._posterior = posterior
         self._num_actions = posterior.network.num_actions
         self._function = preferences
@@ -210,7 +218,7 @@ class Policy:
         )
 
     def _preferences(self, observations, heads, seed):
-        belief_seed, own_seed = networks.split_draws(seed)
+        belief_seed, own_seed = split_draws(seed)
         options = {'seed': own_seed} if 'seed' in self._takes else {}
         if self._belief == 'mean':
             belief_seed = None

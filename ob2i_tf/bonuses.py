@@ -1,7 +1,7 @@
 """Exploration bonuses: what an agent is paid for visiting the unknown."""
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import gin
 import numpy as np
@@ -10,10 +10,10 @@ import tensorflow as tf
 from ob2i_tf import chunks, networks, types
 from ob2i_tf.chunks import floating
 from ob2i_tf.moments import RunningStd
+from ob2i_tf.parameters import AtLeast, Within, checked
+from ob2i_tf.seeds import split_seed
 from ob2i_tf.tracing import check_traced
 
-RND_SCALES = ('returns', 'bonuses')
-RND_STATES = ('state', 'next_state')
 _FRAMES_PER_PASS = 256
 
 
@@ -55,17 +55,20 @@ class Bonus(tf.Module):
 
         Returns:
           (B, B~, (mean of B, mean of B~)): B [n], of the pairs (s, a); B~ [n, A], of the actions at
-          s', ready for the target; their means before normalisation, scalars.
+          s', ready for the target; their means before normalisation, scalars. Rows whose discount
+          is 0 do not count in the mean of B~, which is NaN if there are no others.
         """
         raise NotImplementedError
 
 
 @gin.configurable
+@checked
 class UcbBonus(Bonus):
     """The bonuses B and B~ of a target, from the heads' values (paper, section 3.2).
 
     B is the bonus of the pairs (s, a) by the online network, B~ of the actions at s' by the target
     network, divided by its running standard deviation "to have a stable performance" (appendix D).
+    Rows whose discount is 0, the terminals, do not count in it: no target reads their B~.
 
     Args:
       measure: maps values [..., K, A] to bonuses [..., A].
@@ -74,6 +77,7 @@ class UcbBonus(Bonus):
       prior_count: see `RunningStd`; the released code has 1e-4.
       rows_at_a_time: 0: the moments take in all rows, then divide them; n: they take in n rows at a
         time, from the end, and divide these (the released code: 32).
+      terminal_next_bonus: whether terminals count in the moments of B~ (the released code).
     """
 
     def __init__(
@@ -81,13 +85,11 @@ class UcbBonus(Bonus):
         measure: Callable = ensemble_std,
         normalize_reward_bonus: bool = False,
         normalize_next_bonus: bool = True,
-        prior_count: float = 0.0,
-        rows_at_a_time: int = 0,
+        prior_count: Annotated[float, AtLeast(0)] = 0.0,
+        rows_at_a_time: Annotated[int, AtLeast(0)] = 0,
+        terminal_next_bonus: bool = False,
     ):
         super().__init__(name='ucb_bonus')
-        for name, value in (('rows_at_a_time', rows_at_a_time), ('prior_count', prior_count)):
-            if value < 0:
-                raise ValueError(f'UcbBonus.{name} must be at least 0, got {value}')
         check_traced(
             'UcbBonus.measure',
             measure,
@@ -99,6 +101,7 @@ class UcbBonus(Bonus):
         self._normalize_reward_bonus = normalize_reward_bonus
         self._normalize_next_bonus = normalize_next_bonus
         self._rows_at_a_time = rows_at_a_time
+        self._terminal_next_bonus = terminal_next_bonus
         self.reward_bonus_std = RunningStd(prior_count)
         self.next_bonus_std = RunningStd(prior_count)
 
@@ -107,26 +110,31 @@ class UcbBonus(Bonus):
         q_values, next_q = experience.q_values(), experience.next_q
         reward_bonus = tf.gather(self._measure(q_values), experience.actions, batch_dims=1)
         next_bonus = self._measure(next_q)
-        means = tf.reduce_mean(reward_bonus), tf.reduce_mean(next_bonus)
+        counted = experience.discounts > 0
+        means = tf.reduce_mean(reward_bonus), chunks.mean_of_rows(next_bonus, counted)
+        if self._terminal_next_bonus:
+            counted = tf.ones_like(counted)
         if self._normalize_reward_bonus:
-            reward_bonus = self._normalize(self.reward_bonus_std, reward_bonus, reward_bonus)
+            reward_bonus = self._normalize(
+                self.reward_bonus_std, reward_bonus, reward_bonus, tf.ones_like(reward_bonus)
+            )
         if self._normalize_next_bonus:
             # The moments are those of the paper's B~ in R^{K x T}: the bonus at each head's a'.
             # (With double Q a' would be another; no row of the paper has both.)
             greedy = tf.argmax(next_q, axis=-1, output_type=tf.int32)
-            next_bonus = self._normalize(
-                self.next_bonus_std, next_bonus, tf.gather(next_bonus, greedy, batch_dims=1)
-            )
+            seen = tf.gather(next_bonus, greedy, batch_dims=1)
+            weights = tf.zeros_like(seen) + tf.cast(counted, seen.dtype)[:, None]
+            next_bonus = self._normalize(self.next_bonus_std, next_bonus, seen, weights)
         return reward_bonus, next_bonus, means
 
-    def _normalize(self, running_std, bonus, seen):
+    def _normalize(self, running_std, bonus, seen, weights):
         """Takes `seen` [n, ...] into the moments and divides `bonus` [n, ...] by what results."""
         if not self._rows_at_a_time:
-            running_std.update(seen)
+            running_std.update(seen, weights)
             return running_std.normalize(bonus)
 
         def normalized(start, end):
-            running_std.update(seen[start:end])
+            running_std.update(seen[start:end], weights[start:end])
             return running_std.normalize(bonus[start:end])
 
         if bonus.shape[0] is not None:  # As XLA wants it.
@@ -149,11 +157,13 @@ class UcbBonus(Bonus):
 
 
 @gin.configurable
+@checked
 class RndBonus(Bonus):
     """Random network distillation: how badly a random network is predicted (Burda et al. 2019).
 
     The bonus of a state is the predictor's mean squared error on its newest frame, divided by a
-    running standard deviation. B is that of s, B~ that of s' whatever the action: "an independent
+    running standard deviation. B is that of s, B~ that of s' whatever the action (of s where s' is
+    what a terminal leads to): "an independent
     RND network to generate RND-bonus for each state", "added to both the immediate reward and
     next-Q" (paper, section 5.4, which leaves the rest open). Frames are whitened by the moments of
     all frames that targets were computed for, and clipped to +-5.
@@ -175,30 +185,17 @@ class RndBonus(Bonus):
 
     def __init__(
         self,
-        conv_layers: Sequence = ((32, 8, 4), (64, 4, 2), (64, 3, 1)),
-        features: int = 512,
-        predictor_layers: Sequence = (512, 512),
-        learning_rate: float = 1e-4,
-        batch_size: int = 32,
-        update_proportion: float = 1.0,
-        scale_by: Literal[RND_SCALES] = 'returns',
-        discount: float = 0.99,
-        reward_state: Literal[RND_STATES] = 'state',
+        conv_layers: networks.ConvLayers = ((32, 8, 4), (64, 4, 2), (64, 3, 1)),
+        features: Annotated[int, AtLeast(1)] = 512,
+        predictor_layers: Sequence[Annotated[int, AtLeast(1)]] = (512, 512),
+        learning_rate: Annotated[float, AtLeast(0)] = 1e-4,
+        batch_size: Annotated[int, AtLeast(1)] = 32,
+        update_proportion: Annotated[float, Within(0, 1)] = 1.0,
+        scale_by: Literal['returns', 'bonuses'] = 'returns',
+        discount: Annotated[float, Within(0, 1)] = 0.99,  # Above 1 the sums overflow late in a run.
+        reward_state: Literal['state', 'next_state'] = 'state',
     ):
         super().__init__(name='rnd_bonus')
-        if scale_by not in RND_SCALES:
-            raise ValueError(f'RndBonus.scale_by must be one of {RND_SCALES}, got {scale_by!r}')
-        if reward_state not in RND_STATES:
-            raise ValueError(
-                f'RndBonus.reward_state must be one of {RND_STATES}, got {reward_state!r}'
-            )
-        if batch_size < 1 or features < 1:
-            raise ValueError(
-                f'RndBonus needs batch_size >= 1 and features >= 1, got {batch_size} and {features}'
-            )
-        for name, value in (('update_proportion', update_proportion), ('discount', discount)):
-            if not 0 <= value <= 1:  # Sums with a discount above 1 overflow late in a run.
-                raise ValueError(f'RndBonus.{name} must be in 0..1, got {value}')
         self.needs_order = scale_by == 'returns'
         self._conv_layers = conv_layers
         self._features = features
@@ -213,7 +210,7 @@ class RndBonus(Bonus):
     def build(self, frame_shape, seed):
         """See Bonus."""
         self.frame_moments = RunningStd(shape=frame_shape)
-        *seeds, generator_seed = networks.split_seed(seed, 3)
+        *seeds, generator_seed = split_seed(seed, 3)
         self._generator = tf.random.Generator.from_seed(generator_seed)
         self.target, self.predictor = (
             _rnd_network(frame_shape, self._conv_layers, (*dense, self._features), seed)
@@ -233,7 +230,8 @@ class RndBonus(Bonus):
         errors = self.errors(frames)
         state, next_state = tf.gather(errors, experience.here), tf.gather(errors, experience.next)
         reward_bonus = state if self._reward_state == 'state' else next_state
-        means = tf.reduce_mean(reward_bonus), tf.reduce_mean(next_state)
+        next_mean = chunks.mean_of_rows(next_state[:, None], experience.discounts > 0)
+        means = tf.reduce_mean(reward_bonus), next_mean
         sums = reward_bonus
         if self.needs_order:
             goes_on = tf.concat([[False], experience.here[1:] == experience.next[:-1]], axis=0)
@@ -280,8 +278,7 @@ class RndBonus(Bonus):
 
 def _rnd_network(frame_shape, conv_layers, dense_layers, seed):
     """Convolutions with leaky ReLU, then dense layers with ReLU but for the last, linear one."""
-    networks.check_conv_layers('RndBonus', conv_layers)
-    seeds = iter(networks.split_seed(seed, len(conv_layers) + len(dense_layers)))
+    seeds = iter(split_seed(seed, len(conv_layers) + len(dense_layers)))
 
     def options(activation):
         initializer = tf.keras.initializers.Orthogonal(np.sqrt(2), next(seeds))

@@ -6,14 +6,17 @@ D is the number of trunk features, H of hidden units of a head, K of heads, A of
 import functools
 import inspect
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import gin
 import numpy as np
 import tensorflow as tf
 
-NOISES = ('factorised', 'independent')
-PRECISIONS = ('float32', 'bfloat16')
+from ob2i_tf.parameters import Above, AtLeast, checked
+from ob2i_tf.seeds import split_draws, split_seed
+
+_Count = Annotated[int, AtLeast(1)]
+ConvLayers = Sequence[tuple[_Count, _Count, _Count]]  # Filters, kernel size, stride of each.
 
 
 def factorised_noise(shape, seed):
@@ -142,6 +145,7 @@ class Heads(tf.keras.layers.Layer):
 
 
 @gin.configurable(denylist=['seed', 'prior_seed'])
+@checked
 class MultiHeadQNetwork(tf.keras.Model):
     """K bootstrapped Q-functions over one trunk (Osband et al. 2016; paper, table 4).
 
@@ -171,50 +175,26 @@ class MultiHeadQNetwork(tf.keras.Model):
         for GPUs; weights, the last layer, the values and all that follows stay float32.
       seed: of the initial weights.
       prior_seed: of those of the prior; the same for the online and the target network.
-
-    Raises:
-      ValueError: a value that cannot be, with its binding.
     """
 
     def __init__(
         self,
         num_actions: int,
-        num_heads: int = 10,
-        hidden_units: int = 512,
-        conv_layers: Sequence = ((32, 8, 4), (64, 4, 2), (64, 3, 1)),
+        num_heads: _Count = 10,
+        hidden_units: _Count = 512,
+        conv_layers: ConvLayers = ((32, 8, 4), (64, 4, 2), (64, 3, 1)),
         conv_padding: Literal['valid', 'same'] = 'valid',
-        trunk_gradient_scale: float | None = None,
+        trunk_gradient_scale: Annotated[float, AtLeast(0)] | None = None,
         dueling: bool = False,
-        noise: Literal[NOISES] | None = None,
-        prior_scale: float = 0.0,
-        value_scale: float = 1.0,
+        noise: Literal['factorised', 'independent'] | None = None,
+        prior_scale: Annotated[float, AtLeast(0)] = 0.0,
+        value_scale: Annotated[float, Above(0)] = 1.0,
         train_output: bool = True,
-        precision: Literal[PRECISIONS] = 'float32',
+        precision: Literal['float32', 'bfloat16'] = 'float32',
         seed: int = 0,
         prior_seed: int = 0,
     ):
         super().__init__(name='q_network')
-        if num_heads < 1 or hidden_units < 1:
-            raise ValueError(
-                'MultiHeadQNetwork needs num_heads >= 1 and hidden_units >= 1, got '
-                f'{num_heads} and {hidden_units}'
-            )
-        check_conv_layers('MultiHeadQNetwork', conv_layers)
-        if value_scale <= 0:
-            raise ValueError(f'MultiHeadQNetwork.value_scale must be above 0, got {value_scale}')
-        if prior_scale < 0 or (trunk_gradient_scale or 0) < 0:
-            raise ValueError(
-                'MultiHeadQNetwork.prior_scale and .trunk_gradient_scale must not be negative, got '
-                f'{prior_scale} and {trunk_gradient_scale}'
-            )
-        if noise not in (None, *NOISES):
-            raise ValueError(
-                f'MultiHeadQNetwork.noise must be None or one of {NOISES}, got {noise!r}'
-            )
-        if precision not in PRECISIONS:
-            raise ValueError(
-                f'MultiHeadQNetwork.precision must be one of {PRECISIONS}, got {precision!r}'
-            )
         self.num_actions = num_actions
         self.num_heads = num_heads
         self.noise = noise
@@ -322,6 +302,7 @@ class MultiHeadQNetwork(tf.keras.Model):
 
 
 @gin.configurable(denylist=['seed', 'prior_seed'])
+@checked
 class IndependentQNetworks(tf.keras.Model):
     """Networks that share nothing, side by side; to others it is one MultiHeadQNetwork.
 
@@ -334,13 +315,13 @@ class IndependentQNetworks(tf.keras.Model):
     """
 
     def __init__(
-        self, num_actions: int, num_networks: int = 11, seed: int = 0, prior_seed: int = 0
+        self,
+        num_actions: int,
+        num_networks: _Count = gin.REQUIRED,
+        seed: int = 0,
+        prior_seed: int = 0,
     ):
         super().__init__(name='q_networks')
-        if num_networks < 1:
-            raise ValueError(
-                f'IndependentQNetworks.num_networks must be at least 1, got {num_networks}'
-            )
         self.networks = [
             MultiHeadQNetwork(num_actions, seed=seed, prior_seed=prior_seed)
             for seed, prior_seed in zip(
@@ -419,16 +400,6 @@ def does_not_fit(name, observation_shape, error, layers=''):
     )
 
 
-def check_conv_layers(name, conv_layers):
-    """Raises a ValueError unless they are (filters, kernel size, stride), several."""
-    for layer in conv_layers:
-        if np.shape(layer) != (3,) or not all(isinstance(x, int) and x > 0 for x in layer):
-            raise ValueError(
-                f'{name}.conv_layers must hold (filters, kernel size, stride) each, whole numbers '
-                f'above 0, got {layer!r} in {conv_layers!r}'
-            )
-
-
 def copy_variables(source, destination):
     """Makes `destination` equal to `source`, variable by variable."""
     for from_variable, to_variable in zip(source.variables, destination.variables):
@@ -452,15 +423,3 @@ def _uniform(limit, seed):
 
 def _uniform_pair(limit, seed):
     return [_uniform(limit, seed) for seed in split_seed(seed, 2)]
-
-
-def split_draws(seed, count=2):
-    """`count` independent [2] seeds of stateless draws out of one; None gives as many None."""
-    if seed is None:
-        return [None] * count
-    return [tf.random.experimental.stateless_fold_in(seed, index) for index in range(count)]
-
-
-def split_seed(seed, count):
-    """`count` independent ints that fit the int32 of an initializer."""
-    return [int(word) >> 1 for word in np.random.SeedSequence(seed).generate_state(count)]

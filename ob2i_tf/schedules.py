@@ -1,35 +1,32 @@
-"""Schedules of epsilon, each a function of the agent steps taken so far."""
+"""Schedules of epsilon, each a function of the agent steps taken so far.
+
+They are called at every step: only the gin layer checks the ranges of their parameters, and the
+agent checks that epsilon is in 0..1.
+"""
+
+from typing import Annotated
 
 import gin
 
+from ob2i_tf.parameters import AtLeast, Within
+
 
 @gin.configurable
-def linear(agent_steps: int, start: float = 1.0, final: float = 0.1, steps: int = 250_000) -> float:
-    """From `start` to `final` in a straight line over `steps` agent steps, then constant.
-
-    The default is the paper's for Atari (table 4): 1 to 0.1 over 1M frames, 250k agent steps.
-
-    Raises:
-      ValueError: `start` or `final` is outside 0..1, or `steps` is negative.
-    """
-    _check('linear', steps, start=start, final=final)
+def linear(
+    agent_steps: int,
+    start: Annotated[float, Within(0, 1)] = gin.REQUIRED,
+    final: Annotated[float, Within(0, 1)] = gin.REQUIRED,
+    steps: Annotated[int, AtLeast(0)] = gin.REQUIRED,
+) -> float:
+    """From `start` to `final` in a straight line over `steps` agent steps, then constant."""
     return final if agent_steps >= steps else start + (final - start) * agent_steps / steps
 
 
 @gin.configurable
-def quadratic(agent_steps: int, start: float = 1.0, steps: int = 200_000) -> float:
-    """start * (1 - agent_steps / steps)^2, then 0: the paper's for the MNIST maze (table 3).
-
-    Raises:
-      ValueError: `start` is outside 0..1, or `steps` is negative.
-    """
-    _check('quadratic', steps, start=start)
+def quadratic(
+    agent_steps: int,
+    start: Annotated[float, Within(0, 1)] = gin.REQUIRED,
+    steps: Annotated[int, AtLeast(0)] = gin.REQUIRED,
+) -> float:
+    """start * (1 - agent_steps / steps)^2, then 0 (paper, table 3, the MNIST maze)."""
     return 0.0 if agent_steps >= steps else start * (1.0 - agent_steps / steps) ** 2
-
-
-def _check(schedule, steps, **epsilons):
-    for name, value in epsilons.items():
-        if not 0 <= value <= 1:
-            raise ValueError(f'{schedule}.{name} must be in 0..1, got {value}')
-    if steps < 0:
-        raise ValueError(f'{schedule}.steps must not be negative, got {steps}')

@@ -6,14 +6,16 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import gin
 import numpy as np
 import pytest
 
-from ob2i_tf import config, environments  # noqa: F401, which registers make_environment
+from ob2i_tf import config, environments
+from ob2i_tf.config import checking, renamed, values
 from ob2i_tf.errors import ConfigError
+from ob2i_tf.parameters import AtLeast, Selects, Within
 from tests.processes import start
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -33,15 +35,15 @@ class Early:
 
 
 @gin.configurable(module='config_test')
-class Late:
-    def __init__(self, network, double_q: bool = False, bonus=None):
-        self.double_q, self.bonus = double_q, bonus
-
-
-@gin.configurable(module='config_test')
 class Bonus:
     def __init__(self, weight: float = 1.0, **kwargs):
         self.weight = weight
+
+
+@gin.configurable(module='config_test')
+class Late:
+    def __init__(self, network, double_q: bool = False, bonus: Bonus | None = None):
+        self.double_q, self.bonus = double_q, bonus
 
 
 @gin.configurable(module='config_test', denylist=['seed'])
@@ -63,6 +65,8 @@ class Trial:
         size: int | str = 1,
         tags=(),
         phases: Sequence[Literal['a', 'b']] = (),
+        share: Annotated[float, Within(0, 1)] = 0.5,
+        sizes: Sequence[Annotated[int, AtLeast(1)]] = (),
     ):
         self.seed, self.update, self.layers = seed, update, layers
 
@@ -81,6 +85,7 @@ class EnvironmentTrial:
 
 config.uses('Trial', 'Store', 'test/Store')
 config.uses('EnvironmentTrial', 'make_environment')
+PARTS = {'a': Early, 'b': Late}
 
 
 @pytest.fixture(autouse=True)
@@ -132,45 +137,54 @@ def test_block_syntax_and_scopes():
 
 WRONG = [
     ('Trial.sed = 1', "no parameter 'sed' (did you mean 'seed'?)"),
-    ('Trail.seed = 1', "nothing is called 'Trail' (did you mean 'Trial'"),
-    ('trial.seed = 1', "nothing is called 'trial' (did you mean 'Trial'"),
-    ('Trial.size = @gin.macro()', '@gin.macro() stands for nothing'),
-    ('Trial.size = @x/macro()', 'stands for nothing'),
-    ('Trial.update = @Earli', "nothing is called 'Earli' (did you mean 'Early'"),
+    ('Trail.seed = 1', "no configurable named 'Trail' (did you mean 'Trial'"),
+    ('trial.seed = 1', "no configurable named 'trial' (did you mean 'Trial'"),
+    ('Trial.weight = 1', "no parameter 'weight' (did you mean Bonus.weight?)"),
+    ('Trial.wieght = 1', "no parameter 'wieght' (did you mean Bonus.weight?)"),
+    ('Trial.size = @gin.macro()', '@gin.macro() is not a macro reference'),
+    ('Trial.size = @x/macro()', 'is not a macro reference'),
+    ('Trial.update = @Earli', "no configurable named 'Earli' (did you mean 'Early'"),
     ('Trial.base_dir = "x"', 'cannot be bound'),
     ('Early.network = 1', 'cannot be bound'),
-    ('Store.seed = 1', 'cannot be bound: the code that calls it gives it'),
-    ('decay.step = 1', 'the code that calls it gives it, as it has no default'),
+    ('Store.seed = 1', 'cannot be bound: it is supplied by the caller'),
+    ('decay.step = 1', 'cannot be bound: it is supplied by the caller'),
     ("Trial.phases = 'a'", "got 'a' (write ('a',))"),
     ('Trial.seed = 1e3', 'expected int, got 1000.0 (write 1000)'),
     ('Trial.seed = 1.5', 'expected int, got 1.5'),
     ('Trial.seed = True', 'expected int, got True'),
     ("Trial.seed = '1'", "expected int, got '1'"),
     ('Trial.seed = None', 'expected int, got None'),
-    ('Trial.seed = @decay', 'expected int, got @decay'),
+    ('Trial.seed = @decay', 'expected int, got @decay (write @decay() for its result)'),
+    ('Late.bonus = @Bonus\nTrial.update = @Late', 'expected Bonus or None, got @Bonus (write @B'),
+    ('Trial.share = 1.5', 'expected in 0..1, got 1.5'),
+    ('Trial.share = -1e-9', 'expected in 0..1, got -1e-09'),
+    ("Trial.share = '1'", "expected float, got '1'"),
+    ('Trial.sizes = (1, 0)', 'expected a sequence of int at least 1, got (1, 0)'),
+    ('size = 0\nTrial.sizes = [%size]', 'expected a sequence of int at least 1, got [0]'),
     ('Early.beta = True', 'expected float, got True'),
     ("Early.greedy = 'initail'", "got 'initail' (did you mean 'initial'?)"),
-    ('Trial.update = 5', 'expected a reference, @name, got 5'),
-    ('Trial.layers = 5', 'expected Sequence'),
-    ("Trial.layers = '32'", 'expected Sequence'),
-    ('Trial.layers = [(1, 2, 3)]', 'expected Sequence'),
-    ('Trial.layers = [(1, 2.)]', 'expected Sequence'),
+    ('Trial.update = 5', 'expected a function or class, got 5'),
+    ('Trial.layers = 5', 'expected a sequence of (int, int), got 5'),
+    ("Trial.layers = '32'", 'expected a sequence'),
+    ('Trial.layers = [(1, 2, 3)]', 'expected a sequence'),
+    ('Trial.layers = [(1, 2.)]', 'expected a sequence'),
     ('Trial.name = 3', 'expected str or None, got 3'),
     ('Trial.size = 1.', 'expected int or str, got 1.0'),
     ('Trial.tags = 2j', 'gin cannot express'),
     ('Trial.tags = 1e999', 'gin cannot express'),
     ('Trial.seed = %sed', "macro 'sed' is not defined"),
     ('sed = 3', 'a macro that nothing in this run uses'),
-    ('a = %b\nb = %a\nTrial.seed = %a', 'stands for itself'),
+    ('a = %b\nb = %a\nTrial.seed = %a', 'is defined in terms of itself'),
     ('Late.double_q = True', 'nothing in this run uses Late'),
     ('tset/Store.capacity = 3', "enters the scope 'tset' (did you mean 'test'?)"),
     ('Trial.update = @Late\nLate.bonus = @Bonus()\nBonus.wieght = 1', "(did you mean 'weight'?)"),
-    ('Trial.seed = %gin.REQUIRED', 'Trial.seed has to be bound'),
+    ('Trial.seed = %gin.REQUIRED', 'Trial.seed must be bound'),
+    ('Trial.update = @a.b/Late', 'the scope of @a.b/Late has a dot'),
     ('Trial.seed', 'not gin syntax'),
     ('Trial.seed =', 'not gin syntax'),
     ('Trial.seed = [1', 'not gin syntax'),
     ('Trial.seed = 1 2', 'not gin syntax'),
-    ('Trial.name = Breakout', "'Breakout' is no value (a text needs quotes)"),
+    ('Trial.name = Breakout', "'Breakout' is not a valid value (strings need quotes)"),
     ('Trial.tags = {[1]: 2}', 'not gin syntax'),
     ('Trial:\nseed = 1', 'not gin syntax'),
     ('import no_such_module_here', 'no_such_module_here'),
@@ -209,6 +223,10 @@ def test_wrong_files_are_named_with_the_line(tmp_path, binding, message):
         'Trial.schedule = @decay',
         'config_test.Trial.seed = 1',
         'Trial.tags = (@Bonus(), @Late)',
+        'Trial.share = 0',
+        'Trial.share = 1.0',
+        'Trial.sizes = [1, 2]',
+        'Trial.sizes = ()',
         'Trial.seed = 1  # a comment',
         'seed/macro.value = 2\nTrial.seed = %seed',
         'Trial.seed = 1\nTrial.seed = 2',
@@ -222,7 +240,7 @@ def test_right_bindings(binding):
 
 
 def test_required_parameters():
-    with pytest.raises(ConfigError, match='Picky.needed has to be bound'):
+    with pytest.raises(ConfigError, match='^Picky.needed must be bound$'):
         load(root='Picky')
     load('Picky.needed = 3', root='Picky')
     assert Picky().needed == 3
@@ -267,7 +285,7 @@ def test_reachable_through_macros_and_containers():
         'part = [{"a": @Late()}]',
         'Trial.tags = %part',
         'Late.double_q = True',
-        'Late.bonus = @Bonus',
+        'Late.bonus = @Bonus()',
         'Bonus.weight = 2',
     )
     assert 'Bonus.weight = 2' in resolved()
@@ -275,17 +293,26 @@ def test_reachable_through_macros_and_containers():
 
 
 def test_environment_names_and_keywords():
-    with pytest.raises(ConfigError, match='make_environment.name is not bound'):
+    with pytest.raises(ConfigError, match='^make_environment.name must be bound$'):
         load(root='EnvironmentTrial')
+    with pytest.raises(ConfigError, match='make_environment.name: expected str, got 3'):
+        load('make_environment.name = 3', root='EnvironmentTrial')
     with pytest.raises(ConfigError) as error:
         load("make_environment.name = 'Braekout'", root='EnvironmentTrial')
     assert 'make_environment.name' in str(error.value) and 'reakout' in str(error.value)
     assert '\n' not in str(error.value)
     name = "make_environment.name = 'Q*Bert'"
-    with pytest.raises(ConfigError, match=r'frame_skp.*did you mean .*frame_skip'):
-        load(name, 'make_environment.frame_skp = 1', root='EnvironmentTrial')
+    for misspelt in ('frame_skp', 'frame_skip'):  # Of another configurable.
+        with pytest.raises(
+            ConfigError, match=rf'{misspelt}.*\(did you mean make_atari.frame_skip\?'
+        ):
+            load(name, f'make_environment.{misspelt} = 1', root='EnvironmentTrial')
+    with pytest.raises(ConfigError, match=r'make_atari.frame_skp.*did you mean .*frame_skip'):
+        load(name, 'make_atari.frame_skp = 1', root='EnvironmentTrial')
     with pytest.raises(ConfigError, match='expected int'):
-        load(name, 'make_environment.frame_skip = 1e0', root='EnvironmentTrial')
+        load(name, 'make_atari.frame_skip = 1e0', root='EnvironmentTrial')
+    with pytest.raises(ConfigError, match='nothing in this run uses make_deep_sea'):
+        load(name, 'make_deep_sea.size = 4', root='EnvironmentTrial')
     for what in ('make_environment.seed', 'make_atari.seed', 'make_atari.num_envs'):
         with pytest.raises(ConfigError, match='cannot be bound'):
             load(name, f'{what} = 2', root='EnvironmentTrial')
@@ -297,14 +324,67 @@ def test_environment_names_and_keywords():
     text = resolved('EnvironmentTrial')
     assert 'make_deep_sea.size = 4' in text and 'make_deep_sea.seed' not in text
     load(*text.splitlines(), root='EnvironmentTrial')
-    # Two spellings of one setting: the last one counts.
-    load(name, 'make_atari.noop_max = 3', 'make_environment.noop_max = 5', root='EnvironmentTrial')
-    assert 'make_atari.noop_max = 5' in resolved('EnvironmentTrial')
-    load(name, 'make_environment.noop_max = 5', 'make_atari.noop_max = 3', root='EnvironmentTrial')
-    text = resolved('EnvironmentTrial')
-    assert 'make_atari.noop_max = 3' in text
-    load(text, root='EnvironmentTrial')
-    assert resolved('EnvironmentTrial') == text
+    gymnasiums = "make_environment.name = 'CartPole-v1'"
+    load(gymnasiums, 'make_gymnasium.max_episode_steps = 20', root='EnvironmentTrial')
+    assert 'make_gymnasium.max_episode_steps = 20' in resolved('EnvironmentTrial')
+    for wrong, message in (
+        ('CartPol-v1', "did you mean 'CartPole-v1'"),
+        ('ALE/Pong-v5', "'ALE/Pong-v5' is an Atari game: write 'pong'"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            load(f'make_environment.name = {wrong!r}', root='EnvironmentTrial')
+
+
+@gin.configurable(module='config_test')
+class ReferencingTrial:
+    """As Runner: all parts, the environment too, are references."""
+
+    def __init__(
+        self,
+        environment: Callable = environments.make,
+        part: Annotated[str, Selects(PARTS.get)] = 'a',
+    ):
+        self.environment, self.part = environment, part
+
+
+def test_parts_are_reached_through_default_references_and_selections():
+    root = 'ReferencingTrial'
+    with pytest.raises(ConfigError, match='^make_environment.name must be bound$'):
+        load(root=root)
+    sea = "make_environment.name = 'DeepSea'"
+    load(sea, 'make_deep_sea.size = 4', 'Early.beta = 0.25', root=root)
+    text = resolved(root)
+    assert 'environment = @make_environment' in text and 'make_deep_sea.size = 4' in text
+    load(*text.splitlines(), root=root)
+    load(sea, "ReferencingTrial.part = 'b'", 'Late.double_q = True', root=root)
+    with pytest.raises(ConfigError, match='nothing in this run uses Early'):
+        load(sea, "ReferencingTrial.part = 'b'", 'Early.beta = 0.25', root=root)
+
+
+def test_renamed_bindings_are_named(monkeypatch, tmp_path):
+    new = {'Trial.sead': 'Trial.seed', 'Erly': 'Early', 'Trial.kind': "Trial.name ('a' or 'b')"}
+    monkeypatch.setattr(checking, 'RENAMED', new)
+    for binding, message in (
+        ('Trial.sead = 1', 'Trial.sead: Trial.sead is now called Trial.seed'),
+        ('config_test.Trial.sead = 1', 'Trial.sead is now called Trial.seed'),
+        ('Erly.beta = 1', 'Erly.beta: Erly is now called Early'),
+        ('Trial.update = @Erly', 'Trial.update: Erly is now called Early'),
+        ('Trial.kind = 0', "Trial.kind is now called Trial.name ('a' or 'b')"),
+    ):
+        path = write(tmp_path, 'old.gin', f'\n{binding}\n')
+        with pytest.raises(ConfigError) as error:
+            load(files=[path])
+        assert f'{path}:2: ' in str(error.value) and str(error.value).endswith(message)
+
+
+def test_the_table_of_renamed_bindings_is_true():
+    from ob2i_tf.training import runner  # noqa: F401, which registers all parts
+
+    for old, new in renamed.RENAMED.items():
+        with pytest.raises(ConfigError, match='is now called'):
+            load(f'{old} = 1' if '.' in old else f'{old}.x = 1')
+        name, _, parameter = new.partition(' ')[0].partition('.')
+        assert not parameter or parameter in values.bindable(values.selector(name))
 
 
 def test_resolved_config_holds_defaults_and_nothing_else():
@@ -316,8 +396,8 @@ def test_resolved_config_holds_defaults_and_nothing_else():
         'Store.capacity = 100\n\n'
         'test/Store.capacity = 5\n\n'
         'Trial.layers = ((32, 8),)\nTrial.name = None\nTrial.phases = ()\n'
-        'Trial.schedule = @decay\nTrial.seed = 4\n'
-        'Trial.size = 1\nTrial.tags = ()\nTrial.update = @Early\n'
+        'Trial.schedule = @decay\nTrial.seed = 4\nTrial.share = 0.5\n'
+        'Trial.size = 1\nTrial.sizes = ()\nTrial.tags = ()\nTrial.update = @Early\n'
     )
     load(text)
     assert resolved() == text

@@ -10,6 +10,7 @@ import argparse
 import base64
 import contextlib
 import io
+import itertools
 import os
 import sys
 from collections.abc import Sequence
@@ -76,19 +77,19 @@ def record(run, seed=0, max_steps=3000, allow_imports=()) -> Recording:
       run: Run folder.
       seed: Seed of the game.
       max_steps: Agent steps after which the recording ends, if the game has not.
-      allow_imports: See `learnt.load_learnt`.
+      allow_imports: See `restore.restore`.
 
     Raises:
       UserError: if the run cannot be restored.
     """
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
-    from ob2i_tf import acting, bonuses, config, environments
-    from ob2i_tf.training.learnt import load_learnt
+    from ob2i_tf import acting, bonuses, config
+    from ob2i_tf.training.restore import restore
 
     if not (Path(run) / 'config.gin').is_file():
         raise UserError(f'{run} is not a run folder: it has no config.gin')
-    agent = load_learnt(run, allow_imports)
-    with contextlib.closing(environments.make(num_envs=1, seed=seed)) as env:
+    agent = restore(run, allow_imports)
+    with contextlib.closing(agent.environment(num_envs=1, seed=seed)) as env:
         maze = _maze(env)
         steps = list(_play(env, agent, np.random.default_rng(seed), max_steps, maze))
         names = env.metadata.get('action_names')
@@ -112,18 +113,24 @@ def record(run, seed=0, max_steps=3000, allow_imports=()) -> Recording:
 
 def _play(env, agent, rng, max_steps, maze):
     """Yields (frame, cell, action, random, reward, Q-values, game over) of each step of a game."""
+    from ob2i_tf.training import loop
+
     observations, _ = env.reset()
     heads = agent.posterior.evaluation_heads(1, rng)
-    for _ in range(max_steps):
+    shown = []
+
+    def act(observations):
         frame = maze.render() if maze else _newest_frame(observations[0])
-        cell = maze.cell if maze else None
         q_values = agent.posterior.mean(observations).numpy()[0]
         # Whether epsilon strikes is drawn here, so that it can be shown.
         random = bool(rng.random() < agent.epsilon)
-        action = agent.policy.actions(observations, heads, float(random), rng)
-        observations, _, _, _, info = env.step(action)
-        over = bool(info['game_over'][0])
-        yield frame, cell, int(action[0]), random, float(info['raw_rewards'][0]), q_values, over
+        shown[:] = frame, maze and maze.cell, random, q_values
+        return agent.policy.actions(observations, heads, float(random), rng)
+
+    for step, _ in itertools.islice(loop.play(env, observations, act), max_steps):
+        frame, cell, random, q_values = shown
+        reward, over = float(step.info['raw_rewards'][0]), bool(step.info['game_over'][0])
+        yield frame, cell, int(step.actions[0]), random, reward, q_values, over
         if over:
             break
 

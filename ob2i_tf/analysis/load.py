@@ -16,8 +16,8 @@ import pandas as pd
 from ob2i_tf import environments
 from ob2i_tf.environments import games
 from ob2i_tf.errors import UserError
-from ob2i_tf.training import csv_columns, disk
-from ob2i_tf.training.find_runs import find_runs
+from ob2i_tf.training import disk
+from ob2i_tf.training.run_folder import COLUMNS, find_runs
 
 TRAIN_COLUMNS = (
     'iteration',
@@ -48,7 +48,7 @@ class Run(NamedTuple):
       method, game, seed: Texts that identify the run.
       config: {binding: value}; references are texts such as '@EpisodicUpdate'.
       environment: {package, 'python' or 'git_commit': version}, as far as they are known.
-      eval, games: Tables with csv_columns.EVAL, csv_columns.EVAL_EPISODES.
+      eval, games: Tables with COLUMNS['eval'], COLUMNS['eval_episodes'].
       train: Table with TRAIN_COLUMNS.
     """
 
@@ -171,13 +171,13 @@ def _read_run(folder, name, problems) -> Run | None:
         *map(printable, (str(method), game, seed)),
         config,
         _read_environment(folder, report),
-        _nothing(csv_columns.EVAL),
+        _nothing(COLUMNS['eval']),
         read_csv(folder / 'train.csv', TRAIN_COLUMNS, report),
-        _nothing(csv_columns.EVAL_EPISODES),
+        _nothing(COLUMNS['eval_episodes']),
     )
     if run.scored_by == 'evaluation':
-        evaluation = read_csv(folder / 'eval.csv', csv_columns.EVAL, report)
-        played = read_csv(folder / 'eval_episodes.csv', csv_columns.EVAL_EPISODES, report, False)
+        evaluation = read_csv(folder / 'eval.csv', COLUMNS['eval'], report)
+        played = read_csv(folder / 'eval_episodes.csv', COLUMNS['eval_episodes'], report, False)
         run = run._replace(eval=evaluation, games=played)
         empty = int(evaluation['score_mean'].isna().sum())
         if empty:

@@ -1,28 +1,48 @@
 """Environments, all of them Gymnasium vector environments made by `make`.
 
-`step_async` and `step_wait` are the halves of `step`, named as in AsyncVectorEnv: what is done in
-between runs while emulators play.
+An environment has N copies that step together, a `single_action_space` Discrete(A), and a
+`single_observation_space` Box of floats or integers, the *stack. It resets a finished game within
+the step that ends it (AutoresetMode.SAME_STEP). `step(actions)`, with actions [N] int, returns
 
-Each resets a finished game within the step that ends it (SAME_STEP) and gives dense arrays in
-`info`: raw_rewards [N], game_over [N] (the game was reset: obs[i] opens the next one) and final_obs
-[N, *stack] (what this step really led to; equal to obs[i] where the game goes on).
+  observations [N, *stack]: After a finished game, the first of the next one.
+  rewards [N] float: They may be clipped.
+  terminated, truncated [N] bool: Whether an episode ends here, in a terminal state or by a limit;
+    only the values of terminal states are 0.
+  info, a dict of dense arrays:
+    final_obs [N, *stack]: The observations that this step led to, before any reset; after a
+      terminal the newest frame is unspecified, since no target reads it.
+    game_over [N] bool: Whether the game was reset; an episode may end without, as at a life loss.
+    raw_rewards [N] float: Rewards before clipping, which scores add up.
+
+`step_async` and `step_wait` are the halves of `step`, as in AsyncVectorEnv: work done in between
+overlaps with emulators. `reset(seed=None)` starts all copies; the first time, and with a seed, from
+seeds that neighbouring copies and seeds do not share.
+
+`metadata` may hold
+  history (default 1): Frames in an observation, stacked along its last axis if more than one.
+  frames_per_step (default 1): Frames of an agent step, the unit of budgets and tables.
+  max_episode_steps (default 0, unknown): Agent steps of the longest game.
+  shortest_path (default None): Agent steps of the shortest way to the goal, in mazes.
+  action_names (default None): The names of the A actions.
 """
 
 import difflib
-import functools
 import inspect
 from collections.abc import Callable
+from typing import Annotated
 
 import gin
 import gymnasium
 
-from ob2i_tf.environments import games
+from ob2i_tf.environments import games, registered
 from ob2i_tf.environments.atari import make_atari
 from ob2i_tf.environments.deep_sea import make_deep_sea
 from ob2i_tf.environments.linear_mdp import make_linear_mdp
 from ob2i_tf.environments.mnist_maze import make_mnist_maze
+from ob2i_tf.environments.registered import make_gymnasium
+from ob2i_tf.parameters import AtLeast, Selects, checked
 
-# What is not an Atari game, by name; called as builder(name, num_envs=, seed=, **keywords).
+# The project's own, by name; called as builder(name, num_envs=, seed=, **keywords).
 BUILDERS: dict[str, Callable[..., gymnasium.vector.VectorEnv]] = {
     'MnistMaze': make_mnist_maze,
     'DeepSea': make_deep_sea,
@@ -40,53 +60,49 @@ def known_as(name: str) -> str | None:
 
 
 def builder_of(name: str) -> Callable[..., gymnasium.vector.VectorEnv]:
-    """The configurable that makes `name`; if none does, a one-line ValueError with near names."""
+    """The configurable that makes `name`, found without making anything.
+
+    Raises:
+      ValueError: No environment has this name; one line with the nearest names.
+    """
     known = known_as(name)
     if known is not None:
         return BUILDERS[known]
-    games.resolve(name, others=BUILDERS)
+    if registered.is_registered(name):
+        return make_gymnasium
+    games.resolve(name, others=[*BUILDERS, *registered.names()])
     return make_atari
 
 
-def check_name(name: str) -> None:
-    """Raises a ValueError unless `name` is an environment; makes none, so it takes milliseconds."""
-    builder_of(name)
-
-
 @gin.configurable('make_environment', denylist=['num_envs', 'seed'])
-def _make_bound(name: str, num_envs: int = 1, seed: int = 0, **kw) -> gymnasium.vector.VectorEnv:
+@checked
+def make(
+    name: Annotated[str, Selects(builder_of)] = gin.REQUIRED,
+    num_envs: Annotated[int, AtLeast(1)] = 1,
+    seed: int = 0,
+    **keywords,
+) -> gymnasium.vector.VectorEnv:
     """Makes `num_envs` copies of an environment that step together.
 
-    Whatever the caller leaves out comes from the gin bindings of `make_environment`.
-
     Args:
-      name: an Atari game in any usual spelling ('Q*Bert', 'MsPacman', 'up_n_down') or a name in
-        BUILDERS, in any spelling too.
-      num_envs: copies; 1 is the paper's protocol.
-      seed: decides every copy's random stream; neighbouring seeds and copies share nothing.
-      **kw: keywords of the environment's builder (`make_atari` and so on).
+      name: An Atari game in any usual spelling ('Q*Bert', 'MsPacman', 'up_n_down'), a name in
+        BUILDERS, in any spelling too, or the id of a registered Gymnasium environment
+        ('CartPole-v1'). By default the one that gin binds.
+      num_envs: Copies; 1 is the paper's protocol.
+      seed: Decides every copy's random stream; neighbouring seeds and copies share nothing.
+      **keywords: Keywords of the environment's builder (`make_atari` and so on). The others come
+        from the gin bindings of the builder.
 
     Raises:
-      ValueError: no such environment; one line with the nearest names.
-      TypeError: a keyword that the environment's builder lacks.
+      ValueError: There is no such environment; the first line has the nearest names.
+      TypeError: The environment's builder does not have such a keyword.
     """
     builder = builder_of(name)
     accepted = set(inspect.signature(builder).parameters) - {'name', 'num_envs', 'seed'}
-    for key in sorted(kw.keys() - accepted):
+    for key in sorted(keywords.keys() - accepted):
         near = difflib.get_close_matches(key, accepted, n=1, cutoff=0.0)
         raise TypeError(
             f'environment {name!r} has no keyword {key!r}; the nearest is '
             f'{near[0]!r}, all are {sorted(accepted)}'
         )
-    return builder(name, num_envs=num_envs, seed=seed, **kw)
-
-
-@functools.wraps(_make_bound)
-def make(*args, **kw):
-    # Before gin sees the call, since it appends lines of its own to whatever is raised inside.
-    if args or 'name' in kw:
-        check_name(args[0] if args else kw['name'])
-    return _make_bound(*args, **kw)
-
-
-make.__name__ = make.__qualname__ = 'make'
+    return builder(name, num_envs=num_envs, seed=seed, **keywords)

@@ -1,5 +1,7 @@
 """Deep Sea, the standard test of deep exploration, from bsuite (Osband et al. 2020)."""
 
+from typing import Annotated
+
 import gin
 import gymnasium
 import numpy as np
@@ -7,6 +9,7 @@ from gymnasium import spaces
 
 from ob2i_tf.environments.vector import DenseVectorEnv
 from ob2i_tf.errors import missing_package
+from ob2i_tf.parameters import AtLeast, checked
 
 
 class DeepSea(gymnasium.Env):
@@ -45,12 +48,13 @@ class DeepSea(gymnasium.Env):
 
 
 @gin.configurable(denylist=['name', 'num_envs', 'seed'])
+@checked
 def make_deep_sea(
     name: str,
     num_envs: int = 1,
     seed: int = 0,
-    size: int = 10,
-    mapping_seed: int = 0,
+    size: Annotated[int, AtLeast(1)] = 10,
+    mapping_seed: Annotated[int, AtLeast(0)] = 0,
     deterministic: bool = True,
 ) -> gymnasium.vector.VectorEnv:
     """Copies of one Deep Sea.
@@ -63,10 +67,6 @@ def make_deep_sea(
       deterministic: without, moves to the right fail and rewards are noisy, as bsuite has it.
     """
     del name
-    if size < 1:
-        raise ValueError(f'make_deep_sea.size must be at least 1, got {size}')
-    if mapping_seed < 0:
-        raise ValueError(f'make_deep_sea.mapping_seed must be at least 0, got {mapping_seed}')
     return DenseVectorEnv(
         lambda: DeepSea(size, mapping_seed, deterministic), num_envs, seed, max_episode_steps=size
     )

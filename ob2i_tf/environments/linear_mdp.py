@@ -6,7 +6,7 @@ is one for each step apart, as LSVI wants it.
 """
 
 import dataclasses
-from typing import Literal
+from typing import Annotated, Literal
 
 import gin
 import gymnasium
@@ -14,8 +14,11 @@ import numpy as np
 from gymnasium import spaces
 
 from ob2i_tf.environments.vector import DenseVectorEnv
+from ob2i_tf.parameters import AtLeast, checked
 
-KINDS = ('river_swim', 'tabular', 'linear')
+Kind = Literal['river_swim', 'tabular', 'linear']
+_Count = Annotated[int, AtLeast(1)]
+_Seed = Annotated[int, AtLeast(0)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,9 +44,31 @@ class Mdp:
             q_values[h] = self.rewards + self.transitions @ q_values[h + 1].max(axis=1)
         return q_values[:-1]
 
+    def gaps(self, observations, actions):
+        """V*_h(s_h) - Q*_h(s_h, a_h) at the steps of an episode, [T].
 
-def draw_mdp(kind, num_states, num_actions, horizon, num_features, mdp_seed) -> Mdp:
-    """An MDP of one of KINDS.
+        Args:
+          observations: [T, A, H d] or [T + 1, A, H d], those of LinearMdp from the first step on.
+          actions: [T].
+        """
+        steps = np.arange(len(actions))
+        blocks = observations.reshape(*observations.shape[:2], self.horizon, -1)
+        features = blocks[steps, :, steps]  # [T, A, d]
+        distances = np.abs(features[:, None] - self.features).sum(axis=(2, 3))
+        values = self.optimal_values()[steps, distances.argmin(axis=1)]  # [T, A]
+        return values.max(axis=1) - values[steps, actions]
+
+
+@checked
+def draw_mdp(
+    kind: Kind,
+    num_states: _Count,
+    num_actions: _Count,
+    horizon: _Count,
+    num_features: _Count,
+    mdp_seed: _Seed,
+) -> Mdp:
+    """Draws an MDP.
 
     Args:
       kind: 'river_swim', a chain where swimming to the large reward at its far end fails often
@@ -51,22 +76,11 @@ def draw_mdp(kind, num_states, num_actions, horizon, num_features, mdp_seed) -> 
         'linear', random features on the simplex, mu and theta.
       num_states, num_actions, horizon: S, A, H.
       num_features: d of 'linear'; S A for the others, a feature for each pair.
-      mdp_seed: of what is random.
+      mdp_seed: Seed of the random transitions, rewards and features.
 
     Raises:
-      ValueError: no such kind, or one that has not so many actions.
+      ValueError: The kind does not have this number of actions.
     """
-    if kind not in KINDS:
-        raise ValueError(f'make_linear_mdp.kind must be one of {KINDS}, got {kind!r}')
-    for name, value, least in (
-        ('num_states', num_states, 1),
-        ('num_actions', num_actions, 1),
-        ('horizon', horizon, 1),
-        ('num_features', num_features, 1),
-        ('mdp_seed', mdp_seed, 0),
-    ):
-        if value < least:
-            raise ValueError(f'make_linear_mdp.{name} must be at least {least}, got {value}')
     rng = np.random.default_rng(mdp_seed)
     shape = (num_states, num_actions)
     one_hot = np.eye(num_states * num_actions).reshape(*shape, -1)
@@ -129,16 +143,17 @@ class LinearMdp(gymnasium.Env):
 
 
 @gin.configurable(denylist=['name', 'num_envs', 'seed'])
+@checked
 def make_linear_mdp(
     name: str,
     num_envs: int = 1,
     seed: int = 0,
-    kind: Literal[KINDS] = 'river_swim',
-    num_states: int = 6,
-    num_actions: int = 2,
-    horizon: int = 20,
-    num_features: int = 5,
-    mdp_seed: int = 0,
+    kind: Kind = 'river_swim',
+    num_states: _Count = 6,
+    num_actions: _Count = 2,
+    horizon: _Count = 20,
+    num_features: _Count = 5,
+    mdp_seed: _Seed = 0,
 ) -> gymnasium.vector.VectorEnv:
     """Copies of one MDP.
 

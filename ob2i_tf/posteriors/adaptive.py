@@ -1,13 +1,17 @@
 """Networks that train side by side, of which the best is followed (adaptive EBU)."""
 
+from typing import Annotated
+
 import gin
 import numpy as np
 
 from ob2i_tf import networks
+from ob2i_tf.parameters import AtLeast, checked
 from ob2i_tf.posteriors.base import EnsemblePosterior
 
 
 @gin.configurable(denylist=['seed'])
+@checked
 class AdaptivePosterior(EnsemblePosterior):
     """Learners that take turns, and the best replaces the others (adaptive EBU, Lee et al. 2019).
 
@@ -23,15 +27,17 @@ class AdaptivePosterior(EnsemblePosterior):
     needs_heads = True
 
     def __init__(
-        self, network, target_network, replay, num_envs, seed, selection_period: int = 250_000
+        self,
+        network,
+        target_network,
+        replay,
+        num_envs,
+        seed,
+        selection_period: Annotated[int, AtLeast(1)] = 250_000,
     ):
         super().__init__(network, target_network, replay, num_envs, seed)
         if not isinstance(network, networks.IndependentQNetworks):
             raise ValueError('AdaptivePosterior needs Runner.network = @IndependentQNetworks')
-        if selection_period < 1:
-            raise ValueError(
-                f'AdaptivePosterior.selection_period must be at least 1, got {selection_period}'
-            )
         self._selection_period = selection_period
         self._games = 0  # Started.
         self._scores = np.zeros(network.num_heads)

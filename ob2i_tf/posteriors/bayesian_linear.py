@@ -1,18 +1,19 @@
 """Bayesian linear regression on the last layer's features (Bayesian-DQN)."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import gin
 import numpy as np
 import tensorflow as tf
 
+from ob2i_tf.parameters import Above, AtLeast, checked
 from ob2i_tf.posteriors.base import SingleHeadPosterior
 
-COVARIANCES = ('posterior', 'released')
 _STATES_PER_PASS = 256
 
 
 @gin.configurable(denylist=['seed'])
+@checked
 class BayesianLinearPosterior(SingleHeadPosterior):
     """Bayesian-DQN: a posterior over the last layer's weights (Azizzadenesheli et al. 2018).
 
@@ -46,31 +47,15 @@ class BayesianLinearPosterior(SingleHeadPosterior):
         replay,
         num_envs,
         seed,
-        regression_period: int = 10,
-        regression_transitions: int = 100_000,
-        prior_variance: float = 1e-3,
-        noise_variance: float = 1.0,
-        covariance: Literal[COVARIANCES] = 'posterior',
-        sample_period: int = 1000,
-        initial_std: float = 0.01,
+        regression_period: Annotated[int, AtLeast(1)] = 10,
+        regression_transitions: Annotated[int, AtLeast(1)] = 100_000,
+        prior_variance: Annotated[float, Above(0)] = 1e-3,
+        noise_variance: Annotated[float, Above(0)] = 1.0,
+        covariance: Literal['posterior', 'released'] = 'posterior',
+        sample_period: Annotated[int, AtLeast(1)] = 1000,
+        initial_std: Annotated[float, AtLeast(0)] = 0.01,
     ):
         super().__init__(network, target_network, replay, num_envs, seed)
-        if covariance not in COVARIANCES:
-            raise ValueError(
-                f'BayesianLinearPosterior.covariance must be one of {COVARIANCES}, got '
-                f'{covariance!r}'
-            )
-        if min(regression_period, regression_transitions, sample_period) < 1:
-            raise ValueError(
-                'BayesianLinearPosterior.regression_period, .regression_transitions and '
-                f'.sample_period must be at least 1, got {regression_period}, '
-                f'{regression_transitions} and {sample_period}'
-            )
-        if prior_variance <= 0 or noise_variance <= 0:
-            raise ValueError(
-                'BayesianLinearPosterior.prior_variance and .noise_variance must be above 0, got '
-                f'{prior_variance} and {noise_variance}'
-            )
         if (
             network.value_heads is not None
             or network.noise is not None

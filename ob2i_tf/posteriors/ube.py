@@ -2,19 +2,23 @@
 
 import collections
 from collections.abc import Callable
+from typing import Annotated
 
 import gin
 import numpy as np
 import tensorflow as tf
 
-from ob2i_tf import networks, optimizers
+from ob2i_tf import optimizers
+from ob2i_tf.parameters import Above, AtLeast, checked
 from ob2i_tf.posteriors.base import SingleHeadPosterior
+from ob2i_tf.seeds import split_seed
 from ob2i_tf.tracing import Compiled
 
 _STATES_PER_PASS = 256
 
 
 @gin.configurable(denylist=['seed'])
+@checked
 class UncertaintyBellmanPosterior(SingleHeadPosterior):
     """UBE: a head learns the variance of Q by a Bellman equation (O'Donoghue et al. 2018).
 
@@ -45,18 +49,13 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
         num_envs,
         seed,
         scale: float = 0.01,
-        n_steps: int = 1,
-        initial_variance: float = 1.0,
-        hidden_units: int = 512,
+        n_steps: Annotated[int, AtLeast(1)] = 1,
+        initial_variance: Annotated[float, Above(0)] = 1.0,
+        hidden_units: Annotated[int, AtLeast(1)] = 512,
         initial_output: float = 0.0,
         optimizer: Callable = optimizers.rmsprop,
     ):
         super().__init__(network, target_network, replay, num_envs, seed)
-        if n_steps < 1 or hidden_units < 1 or initial_variance <= 0:
-            raise ValueError(
-                'UncertaintyBellmanPosterior needs n_steps >= 1, hidden_units >= 1 and '
-                f'initial_variance > 0, got {n_steps}, {hidden_units} and {initial_variance}'
-            )
         if network.noise is not None:
             raise ValueError(
                 'UncertaintyBellmanPosterior takes no MultiHeadQNetwork.noise: it explores by its '
@@ -65,7 +64,7 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
         self._scale = scale
         self._n_steps = n_steps
         features, phi = network.trunk_features, network.heads.hidden_units
-        seeds = networks.split_seed(seed, 2)
+        seeds = split_seed(seed, 2)
         self.variance_head = tf.keras.Sequential(
             [
                 tf.keras.layers.Input((features,)),

@@ -77,7 +77,7 @@ def test_deep_sea_goes_on_where_half_of_the_seeds_solved(tmp_path, monkeypatch, 
     'binding, what',
     [
         ('Runner.num_iterations = 3', 'Runner.num_iterations is 100 here, not 3'),
-        ('make_environment.size = 20', 'make_deep_sea.size is 10 here, not 20'),
+        ('make_deep_sea.size = 20', 'make_deep_sea.size is 10 here, not 20'),
         ('Runner.num_envs = 8', 'Runner.num_envs is 1 here, not 8'),
         ('Agent.trainperiod = 4', 'trainperiod'),
     ],

@@ -1,0 +1,335 @@
+"""Bindings -> gin's own state, or an error that names the file, the line and the binding.
+
+gin silently accepts unused macros, scopes never entered, bindings on parts that the run never
+builds, any name on a configurable with **kwargs, and 1e3 for a count. It does not know which
+configurables will be called. Here a run is the graph of those reachable from `Runner`:
+  - through references, `@f` and `@f()`, in bindings and in the macros that these use;
+  - through default arguments that are configurables themselves;
+  - through a parameter annotated with `Selects`, whose value selects a configurable;
+  - through `uses`, by which code declares parts that it always builds.
+A parameter without a default is supplied by the caller and cannot be bound; a default of
+`gin.REQUIRED` has to be overridden.
+"""
+
+import contextlib
+import importlib
+
+import gin
+
+from ob2i_tf import parameters
+from ob2i_tf.config import installed, values
+from ob2i_tf.config.reading import Binding, Import, read
+from ob2i_tf.config.renamed import RENAMED
+from ob2i_tf.config.values import Macro, Reference, short
+from ob2i_tf.errors import ConfigError
+
+ROOTS = ('Runner',)
+_USES: dict[str, list] = {}
+
+
+def uses(name, *parts):
+    """Declares that the configurable `name` builds `parts` by itself, whatever gin binds.
+
+    A part that is built within `gin.config_scope('s')` is declared as 's/part'.
+    """
+    _USES.setdefault(name, []).extend(parts)
+
+
+def load(gin_files, bindings=(), roots=ROOTS, allow_imports=None):
+    """Makes the given files and bindings gin's complete configuration, or says what is wrong.
+
+    A binding has to be used, by the run as configured when its file ended, or when a later one did.
+    So a file or a flag may choose another update, and bindings of earlier files on the first one
+    are no error; but a flag has to be used in the end.
+
+    Args:
+      gin_files: Names of files.
+      bindings: Texts in gin's syntax.
+      roots: Configurables that the run starts from.
+      allow_imports: Modules and packages that the files may import besides those of installed
+        distributions; None allows any.
+
+    Raises:
+      ConfigError: naming the file and line or the flag, and the binding.
+    """
+    apply(read(gin_files, bindings), roots, allow_imports)
+
+
+def apply(layers, roots=ROOTS, allow_imports=None):
+    """Checks the layers of `read`; what the run uses of them becomes gin's configuration."""
+    gin.clear_config()
+    bound, unused = {}, {}
+    for layer in layers:
+        for binding in layer:
+            if isinstance(binding, Import):
+                _import(binding, allow_imports)
+                continue
+            _check_names(binding)
+            for store in (bound, unused):
+                store.pop(_key(binding), None)  # The order is that of the last binding.
+                store[_key(binding)] = binding
+        run = Run(bound.values(), roots)
+        unused = {key: binding for key, binding in unused.items() if not run.consumes(binding)}
+    for binding in bound.values():
+        _check_macros(binding, binding.value, run.macros)
+    run.check_values()
+    for binding in unused.values():
+        raise binding.error(run.why_unused(binding))
+    for key, binding in bound.items():
+        if binding.parameter and run.consumes(binding):
+            gin.bind_parameter(key, values.to_gin(run.expand(binding.value)))
+
+
+class Run:
+    """The graph of the configurables that are reachable from the roots, under given bindings.
+
+    Attributes:
+      macros: {name: Binding}.
+      nodes: {(scopes in force, selector): {parameter: value}}, bound or default, of everything that
+        the run may call.
+    """
+
+    def __init__(self, bindings, roots=ROOTS):
+        self.macros = {b.name: b for b in bindings if not b.parameter}
+        self._bound = {_key(b): b for b in bindings if b.parameter}
+        self._used_macros = set()
+        self.nodes = {}
+        todo = [((), values.selector(root)) for root in roots]
+        while todo:
+            node = todo.pop()
+            if node not in self.nodes:
+                self.nodes[node] = self._values(*node)
+                todo.extend(self._parts(*node))
+
+    @classmethod
+    def of_gin(cls, roots=ROOTS):
+        """The run of gin's present state, however it came about."""
+        bindings = []
+        for (scope, name), bound in gin.config._CONFIG.items():
+            for parameter, value in bound.items():
+                macro = name == 'gin.macro'
+                named = ('', scope, '') if macro else (scope, name, parameter)
+                bindings.append(Binding(*named, values.from_gin(value), where=''))
+        return cls(bindings, roots)
+
+    def expand(self, value):
+        """Replaces the macros in a value."""
+        return values.expand(value, {name: b.value for name, b in self.macros.items()})
+
+    def bindings(self, scopes, selector):
+        """{parameter: binding in force} of a node; inner scopes win over outer ones."""
+        prefixes = ['/'.join(scopes[:depth]) for depth in range(len(scopes) + 1)]
+        return {
+            parameter: binding
+            for prefix in prefixes
+            for (scope, name, parameter), binding in self._bound.items()
+            if (scope, name) == (prefix, selector)
+        }
+
+    def _values(self, scopes, selector):
+        defaults = {n: values.from_python(p.default) for n, p in values.bindable(selector).items()}
+        return {**defaults, **{n: b.value for n, b in self.bindings(scopes, selector).items()}}
+
+    def _parts(self, scopes, selector):
+        """The nodes that a node may call."""
+        node = self.nodes[scopes, selector]
+        for name, p in values.bindable(selector).items():
+            for reference in self._references(node[name]):
+                yield reference.scopes or scopes, values.selector(reference.name)
+            with contextlib.suppress(ValueError):  # Reported by `check_values`.
+                yield from ((scopes, s) for s in _selected(self.expand(node[name]), p.hint))
+        for name, parts in _USES.items():
+            if selector in values.REGISTRY.matching_selectors(name):
+                for part in parts:
+                    *inner, part_name = part.split('/')
+                    yield (*scopes, *inner), values.selector(part_name)
+
+    def _references(self, value, within=()):
+        for leaf in values.leaves(value):
+            if isinstance(leaf, Reference):
+                yield leaf
+            elif leaf.name in self.macros and leaf.name not in within:
+                self._used_macros.add(leaf.name)
+                yield from self._references(self.macros[leaf.name].value, (*within, leaf.name))
+
+    def _reached(self, scope, selector):
+        """Whether a binding in `scope` reaches a node."""
+        return any(
+            name == selector and '/'.join([*scopes, '']).startswith(f'{scope}/'.lstrip('/'))
+            for scopes, name in self.nodes
+        )
+
+    def consumes(self, binding):
+        if not binding.parameter:
+            return binding.name in self._used_macros
+        return self._reached(binding.scope, values.selector(binding.name))
+
+    def why_unused(self, binding):
+        if not binding.parameter:
+            wanted = [
+                leaf.name
+                for other in [*self._bound.values(), *self.macros.values()]
+                for leaf in values.leaves(other.value)
+                if isinstance(leaf, Macro)
+            ]
+            return (
+                f'a macro that nothing in this run uses{values.near(binding.name, wanted)} '
+                '(a parameter is bound as Name.parameter = value)'
+            )
+        if any(name == values.selector(binding.name) for _, name in self.nodes):
+            scopes = {
+                '/'.join(scopes[: i + 1]) for scopes, _ in self.nodes for i in range(len(scopes))
+            }
+            near = values.near(binding.scope, scopes)
+            return f'nothing in this run enters the scope {binding.scope!r}{near}'
+        return f'nothing in this run uses {binding.name}'
+
+    def check_values(self):
+        """Raises a ConfigError for a value that is missing, or that its parameter cannot take."""
+        for (scopes, selector), node in self.nodes.items():
+            bindings = self.bindings(scopes, selector)
+            for name, p in values.bindable(selector).items():
+                value, binding = self.expand(node[name]), bindings.get(name)
+                if value is gin.REQUIRED:
+                    where = f'{binding.where}: ' if binding else ''
+                    raise ConfigError(f'{where}{short(selector)}.{name} must be bound')
+                if binding:
+                    _check_value(binding, value, p)
+
+
+def _key(binding):
+    """What gin calls a parameter; the name of a macro."""
+    if not binding.parameter:
+        return binding.name
+    return binding.scope, values.selector(binding.name), binding.parameter
+
+
+def _import(binding, allow_imports):
+    """Imports a module that registers configurables; config.gin repeats the import."""
+    statement, where = binding.statement, binding.where
+    if statement.alias or statement.module.startswith('__gin__'):
+        raise ConfigError(f'{where}: only `import module` is supported')
+    if allow_imports is not None and not installed.may_import(statement.module, allow_imports):
+        raise ConfigError(
+            f'{where}: import {statement.module}: not part of an installed distribution; if you '
+            f'trust its code, allow it with --allow_imports={statement.module}'
+        )
+    try:
+        importlib.import_module(statement.module)
+    except (ImportError, SyntaxError) as error:
+        raise ConfigError(f'{where}: import {statement.module}: {error}') from None
+    gin.config._IMPORTS.add(statement)
+
+
+def _check_names(binding):
+    """The configurables and the parameter that a binding names exist."""
+    for leaf in values.leaves(binding.value):
+        if isinstance(leaf, Reference):
+            if '.' in ''.join(leaf.scopes):  # No binding could name it.
+                raise binding.error(f'the scope of {leaf} has a dot')
+            _check_configurable(binding, leaf.name)
+            if values.selector(leaf.name) in ('gin.macro', 'gin.constant'):
+                raise binding.error(f'{leaf} is not a macro reference; a macro is written %name')
+    if not binding.parameter:
+        return
+    name, parameter = binding.name, binding.parameter
+    _check_configurable(binding, name)
+    selector = values.selector(name)
+    known = values.parameters(selector)
+    if parameter not in known:
+        _check_renamed(binding, f'{short(name)}.{parameter}')
+        near = values.near(parameter, values.bindable(selector)) or _elsewhere(parameter)
+        raise binding.error(f'{name} has no parameter {parameter!r}{near}')
+    if not known[parameter].bindable:
+        runner = values.REGISTRY.matching_selectors('Runner')
+        decided = runner and parameter in values.bindable(runner[0])
+        see = f'; see Runner.{parameter}' if decided else ''
+        raise binding.error(f'cannot be bound: it is supplied by the caller{see}')
+
+
+def _check_configurable(binding, name):
+    selectors = values.REGISTRY.matching_selectors(name)
+    if len(selectors) > 1:
+        raise binding.error(f'{name!r} may be any of {", ".join(sorted(selectors))}')
+    if not selectors:
+        _check_renamed(binding, short(name))
+        near = values.near(name, map(short, _selectors()))
+        raise binding.error(f'no configurable named {name!r}{near}')
+
+
+def _check_renamed(binding, name):
+    if name in RENAMED:
+        raise binding.error(f'{name} is now called {RENAMED[name]}')
+
+
+def _selectors():
+    return [s for s, _ in values.REGISTRY.items() if not s.startswith(('gin.', 'tf_agents.'))]
+
+
+def _elsewhere(parameter):
+    """' (did you mean ...?)' of a parameter that other configurables have."""
+    owners = {}
+    for selector in _selectors():
+        for name in values.bindable(selector):
+            owners.setdefault(name, []).append(f'{short(selector)}.{name}')
+    near = [name for name in owners if values.near(parameter, [name], cutoff=0.8)]
+    found = owners.get(parameter) or [owner for name in near for owner in owners[name]]
+    return f' (did you mean {" or ".join(sorted(found)[:3])}?)' if found else ''
+
+
+def _check_macros(binding, value, macros, within=()):
+    for leaf in values.leaves(value):
+        if not isinstance(leaf, Macro):
+            continue
+        if leaf.name in within:
+            raise binding.error(f'the macro {leaf.name!r} is defined in terms of itself')
+        if leaf.name in macros:
+            _check_macros(binding, macros[leaf.name].value, macros, (*within, leaf.name))
+        elif len(gin.config._CONSTANTS.matching_selectors(leaf.name)) != 1:
+            near = values.near(leaf.name, macros)
+            raise binding.error(f'the macro {leaf.name!r} is not defined{near}')
+
+
+def _check_value(binding, value, parameter):
+    """The value is of the type, and in the range, that the parameter's annotation asks for."""
+
+    def as_python(leaf):
+        if not isinstance(leaf, Reference):
+            return leaf
+        # The result of an evaluated one is known only once it is called.
+        return (
+            parameters.ANY if leaf.evaluate else values.REGISTRY[values.selector(leaf.name)].wrapper
+        )
+
+    def misfit(value):
+        return parameters.misfit(values.map_leaves(as_python, value), parameter.hint)
+
+    try:
+        shown = values.text(value)
+    except ValueError as error:
+        raise binding.error(error) from None
+    expected = misfit(value)
+    if not expected or repr(value) == repr(parameter.default):
+        try:
+            list(_selected(value, parameter.hint))
+        except ValueError as error:
+            raise binding.error(error) from None
+        return
+    near = ''
+    if isinstance(value, str):
+        choices = parameters.choices(parameter.hint)
+        near = values.near(value, [c for c in choices if isinstance(c, str)])
+        if value in choices:  # Of which several may be given.
+            near = f' (write ({value!r},))'
+    elif isinstance(value, float) and value.is_integer() and not misfit(int(value)):
+        near = f' (write {int(value)})'
+    elif isinstance(value, Reference):
+        near = f' (write {shown}() for its result)'
+    raise binding.error(f'expected {expected}, got {shown}{near}')
+
+
+def _selected(value, hint):
+    """The configurable that a value selects, if its annotation says that it selects one."""
+    for selects in getattr(hint, '__metadata__', ()):
+        if isinstance(selects, parameters.Selects) and not parameters.misfit(value, hint):
+            yield values.from_python(selects.function(value)).name

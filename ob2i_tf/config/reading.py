@@ -1,0 +1,137 @@
+"""Gin files and flags -> bindings with file and line. Nothing needs to be registered yet."""
+
+import dataclasses
+import os
+import tokenize
+import typing
+
+from gin import config_parser
+
+from ob2i_tf.config import resources, values
+from ob2i_tf.errors import ConfigError
+
+
+@dataclasses.dataclass(frozen=True)
+class Binding:
+    """`scope/name.parameter = value`, or with parameter '' the macro `name = value`."""
+
+    scope: str
+    name: str
+    parameter: str
+    value: typing.Any
+    where: str
+
+    def __str__(self):
+        return f'{self.scope}/'.lstrip('/') + self.name + f'.{self.parameter}'.rstrip('.')
+
+    def error(self, message):
+        return ConfigError(f'{self.where}: {self}: {message}')
+
+
+@dataclasses.dataclass(frozen=True)
+class Import:
+    statement: config_parser.ImportStatement
+    where: str
+
+
+class _Delegate(config_parser.ParserDelegate):
+    def configurable_reference(self, scoped_name, evaluate):
+        *scopes, name = scoped_name.split('/')
+        return values.Reference(tuple(scopes), name, evaluate)
+
+    def macro(self, name):
+        return values.Macro(name)
+
+
+def read(gin_files, bindings=()):
+    """Reads gin files, then bindings, each overriding the ones before.
+
+    A file is looked for as given, beside the file that includes it, and in the folder gin/.
+
+    Args:
+      gin_files: Names of files.
+      bindings: Texts in gin's syntax.
+
+    Returns:
+      Layers, each a list of Binding and Import: one for each stretch of a file between its
+      includes, and one for the bindings given.
+
+    Raises:
+      ConfigError: A file is missing or cannot be read, or the syntax is wrong.
+    """
+    layers = []
+    for name in gin_files:
+        _read_file(name, layers, including=())
+    layers.append([])
+    for text in bindings:
+        _read_text(text, layers, lambda line, text=text: f'--gin_bindings={text.strip()!r}')
+    return layers
+
+
+def available():
+    """Names of the project's own gin files."""
+    return sorted(f for f in os.listdir(resources.folder('gin')) if f.endswith('.gin'))
+
+
+def _find(name, beside):
+    """Path of a gin file; ConfigError names the folders that were searched."""
+    name = os.path.expanduser(name)
+    folders = list(dict.fromkeys(['', os.path.dirname(beside), resources.folder('gin')]))
+    for folder in folders:
+        path = os.path.join(folder, name)
+        if os.path.isfile(path):
+            return path
+    searched = ', '.join(folder or os.curdir for folder in folders)
+    near = values.near(name, available())
+    raise ConfigError(f'gin file {name!r} not found; looked in {searched}{near}')
+
+
+def _read_file(name, layers, including, where=''):
+    try:
+        path = _find(name, including[-1] if including else '')
+        if path in including:
+            raise ConfigError(f'{name!r} includes itself')
+        with open(path, encoding='utf-8-sig') as file:
+            text = file.read()
+    except ConfigError as error:
+        raise ConfigError(f'{where}{error}') from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f'{where}gin file {name!r} cannot be read: {error}') from None
+    layers.append([])
+    _read_text(text, layers, lambda line: f'{name}:{line}', (*including, path))
+
+
+def _read_text(text, layers, where, including=()):
+    """Parses gin syntax and appends bindings to the last layer."""
+    parser = None
+    try:
+        parser = config_parser.ConfigParser(text, _Delegate())
+        # Not iterated over: an early end of the tokens would look like the end of the text.
+        while (statement := parser.parse_statement()) is not None:
+            at = where(statement.location.line_num)
+            if isinstance(statement, config_parser.BindingStatement):
+                layers[-1].append(_binding(statement, at))
+            elif isinstance(statement, config_parser.IncludeStatement):
+                _read_file(statement.filename, layers, including, f'{at}: ')
+                layers.append([])
+            elif isinstance(statement, config_parser.ImportStatement):
+                layers[-1].append(Import(statement, at))
+    except (
+        *(SyntaxError, tokenize.TokenError, StopIteration),
+        *(ValueError, TypeError, IndexError, RecursionError),  # gin's parser is not that careful.
+    ) as error:
+        reason = ' '.join(str(error.args[0] if error.args else 'unexpected end').split())
+        if 'Failed to parse token' in reason:
+            token = reason.rpartition(' token ')[2]
+            reason = f'{token} is not a valid value (strings need quotes)'
+        line = parser.current_token.start[0] if parser and parser.current_token else 1
+        raise ConfigError(f'{where(line)}: not gin syntax: {reason}') from None
+
+
+def _binding(statement, where):
+    scope, name, parameter = statement.scope, statement.selector, statement.arg_name
+    if not parameter:  # A macro; its name may contain slashes.
+        scope, name = '', f'{scope}/{name}'.lstrip('/')
+    elif name in ('macro', 'gin.macro') and parameter == 'value':  # The long form of the same.
+        scope, name, parameter = '', scope, ''
+    return Binding(scope, name, parameter, statement.value, where)
