@@ -154,10 +154,12 @@ def _read_run(folder, name, problems) -> Run | None:
         return report(f'left out: config.gin cannot be read: {error.strerror}')
     except ValueError as error:
         return report(f'left out: {error}')
-    missing = {'make_environment.name', 'Runner.seed'} - config.keys()
+    task = _task(config)
+    known = {'Runner.seed': config.get('Runner.seed'), 'make_environment.name': task}
+    missing = [binding for binding, value in known.items() if value is None]
     if missing:
-        return report(f'left out, its config.gin lacks {", ".join(sorted(missing))}')
-    task, seed = str(config['make_environment.name']), str(config['Runner.seed'])
+        return report(f'left out, its config.gin lacks {", ".join(missing)}')
+    seed = str(config['Runner.seed'])
     method = name or config.get('Runner.method') or _folder_name(folder, task)
     game = game_name(task)
     density = config.get('make_mnist_maze.wall_density')
@@ -186,6 +188,13 @@ def _read_run(folder, name, problems) -> Run | None:
     if frames_planned and 0 < run.frames < frames_planned:
         report(f'cut short: {run.frames:,} of {frames_planned:,} frames')
     return run
+
+
+def _task(config):
+    """The name of the environment, else of the function that makes it, else None."""
+    maker = str(config.get('Runner.environment') or '@make_environment').strip('@()')
+    name = config.get('make_environment.name') if maker == 'make_environment' else maker
+    return None if name is None else str(name)
 
 
 def _folder_name(folder, task):
@@ -430,7 +439,7 @@ def _variants(method, group, different):
         return group
     names = [binding.rpartition('.')[2] for binding in different]
     folders = [
-        {_folder_name(run.path, str(run.config['make_environment.name'])) for run in members}
+        {_folder_name(run.path, _task(run.config)) for run in members}
         for members in variants.values()
     ]
     if len(names) <= 3:

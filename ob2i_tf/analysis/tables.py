@@ -49,11 +49,11 @@ class Table(NamedTuple):
 
 
 def cell(value) -> str:
-    """A cell as text: numbers with one or two decimals, nothing as a dash."""
+    """A cell as text: numbers with one decimal or, if small, two digits; nothing as a dash."""
     if pd.isna(value):
         return '–'
     if isinstance(value, float):
-        return f'{value:,.2f}' if 0 < abs(value) < 0.95 else f'{value:,.1f}'
+        return f'{value:.2g}' if 0 < abs(value) < 0.95 else f'{value:,.1f}'
     return f'{value:,}' if isinstance(value, int) else str(value)
 
 

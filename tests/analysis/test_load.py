@@ -207,6 +207,12 @@ def test_mazes_are_tasks_by_density_and_seeds_by_maze(tmp_path):
     assert (run.method, run.game, run.seed) == ('OB2I', 'MnistMaze 40%', 'maze 3, seed 1')
 
 
+def test_an_environment_that_a_function_makes_is_a_task_of_its_name(tmp_path):
+    write_run(tmp_path, 'OB2I', 'Pong', 0, iterations=1, **{'Runner.environment': '@make_mine'})
+    (run,), _ = load.load([tmp_path])
+    assert (run.method, run.game) == ('OB2I', 'make_mine')
+
+
 def test_games_in_the_papers_spelling():
     assert [load.game_name(n) for n in ('MsPacman', 'up_n_down', 'Montezuma_s_Revenge')] == [
         'Ms. Pacman',
