@@ -4,7 +4,6 @@ import os
 import urllib.parse
 from pathlib import Path
 
-import markupsafe
 import pandas as pd
 
 from ob2i_tf.analysis import figures, load, scores, tables
@@ -83,8 +82,6 @@ def write(sources, out, score='score_last', method=None) -> Path:
         configurations=_configurations(runs),
         runs=_runs(runs),
         viewers=_viewers(runs, out),
-        escape=markupsafe.escape,
-        bold=markupsafe.Markup('<strong>{}</strong>'),
     )
     path = out / 'report.html'
     path.write_text(page, encoding='utf-8')

@@ -1,8 +1,10 @@
 """Tables of runs beside the published ones, as Markdown, LaTeX and CSV."""
 
 import itertools
+from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from ob2i_tf.analysis import scores
@@ -25,27 +27,23 @@ class Table(NamedTuple):
       name: Name of its files.
       title: One line.
       cells: Texts and numbers; None or NaN where there is nothing. The first column names the row.
-      best: Columns of which each row's largest number is marked.
+      best: Positions of the columns of which each row's largest number is marked.
       notes: Sentences below it.
     """
 
     name: str
     title: str
     cells: pd.DataFrame
-    best: tuple[str, ...] = ()
+    best: Sequence[int] = ()
     notes: tuple[str, ...] = ()
 
-    def texts(self, escape=str, mark='{}') -> list[list[str]]:
-        """The cells as texts, with `mark` around the best ones."""
-        numbers = self.cells[list(self.best)].astype(float)
-        best = numbers.eq(numbers.max(axis=1), axis=0).reindex(columns=self.cells.columns)
-        return [
-            [
-                mark.format(escape(cell(value))) if top is True else escape(cell(value))
-                for value, top in zip(*row)
-            ]
-            for row in zip(self.cells.to_numpy(object), best.to_numpy(object))
-        ]
+    def rows(self) -> list[list[tuple[str, bool]]]:
+        """The cells as texts, each with whether it is marked as the best of its row."""
+        numbers = self.cells.iloc[:, list(self.best)].astype(float)
+        best = np.zeros(self.cells.shape, bool)
+        best[:, list(self.best)] = numbers.eq(numbers.max(axis=1), axis=0)
+        cells = self.cells.map(cell).to_numpy(object)
+        return [list(zip(*row)) for row in zip(cells, best)]
 
 
 def cell(value) -> str:
@@ -58,9 +56,12 @@ def cell(value) -> str:
 
 
 def markdown(table) -> str:
-    columns = [column.translate(_MARKDOWN) for column in table.cells]
-    rule = ['---'] + ['---:'] * (len(columns) - 1)
-    lines = [columns, rule, *table.texts(lambda text: text.translate(_MARKDOWN), '**{}**')]
+    def text(value, best=False):
+        value = value.translate(_MARKDOWN)
+        return f'**{value}**' if best else value
+
+    lines = [list(map(text, table.cells)), ['---'] + ['---:'] * (table.cells.shape[1] - 1)]
+    lines += [itertools.starmap(text, row) for row in table.rows()]
     body = '\n'.join('| ' + ' | '.join(line) + ' |' for line in lines)
     return '\n\n'.join([f'**{table.title}**', body, *table.notes]) + '\n'
 
@@ -68,21 +69,21 @@ def markdown(table) -> str:
 def latex(table) -> str:
     """A booktabs table; needs the packages booktabs and inputenc (utf8)."""
 
-    def escape(text):
-        return text.translate(_LATEX)
+    def text(value, best=False):
+        value = value.translate(_LATEX)
+        return rf'\textbf{{{value}}}' if best else value
 
-    cells = pd.DataFrame(table.texts(escape, r'\textbf{{{}}}'), columns=[*map(escape, table.cells)])
-    text = cells.style.hide(axis='index').to_latex(
-        column_format='l' + 'r' * (cells.shape[1] - 1),
+    rows = [itertools.starmap(text, row) for row in table.rows()]
+    styler = pd.DataFrame(rows, columns=list(map(text, table.cells))).style.hide(axis='index')
+    body = styler.to_latex(
+        column_format='l' + 'r' * (table.cells.shape[1] - 1),
         position_float='centering',
         hrules=True,
-        caption=escape(table.title),
+        caption=text(table.title),
         label=f'tab:{table.name}',
     )
-    notes = ''.join(
-        rf'\par\smallskip{{\footnotesize {escape(note)}}}' + '\n' for note in table.notes
-    )
-    return text.replace(r'\end{table}', notes + r'\end{table}')
+    notes = [rf'\par\smallskip{{\footnotesize {text(note)}}}' + '\n' for note in table.notes]
+    return body.replace(r'\end{table}', ''.join(notes) + r'\end{table}')
 
 
 def csv_text(table) -> str:
@@ -154,9 +155,8 @@ def tasks(table, score) -> Table:
         f'Mean over seeds of the {which} evaluation, or, scored by training, of the training '
         f'episodes of the {which} iteration, exploration included. The best is marked.',
     )
-    return Table(
-        'tasks', 'Scores by task', pd.DataFrame(rows, columns=columns), tuple(means), notes
-    )
+    cells = pd.DataFrame(rows, columns=columns)
+    return Table('tasks', 'Scores by task', cells, range(4, len(columns)), notes)
 
 
 def _range(counts):
@@ -190,7 +190,7 @@ def raw_scores(table, known, score) -> Table:
             f'{"seed" if counts.max() == 1 else "seeds"} per game, {_range(rows["frames"])} frames.'
         )
     cells = cells.astype(float).rename_axis('Game').reset_index()
-    best = (*here, *paper)
+    best = range(3, 3 + len([*here, *paper]))
     return Table('raw_scores', 'Raw scores, 49 Atari games', cells, best, tuple(notes))
 
 

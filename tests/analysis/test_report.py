@@ -153,7 +153,7 @@ def test_lines_of_many_methods_look_different():
 
 def test_latex_and_markdown_escape():
     cells = pd.DataFrame([['x|y', 1.0]], columns=['a_b', 'Q*Bert'])
-    table = tables.Table('t', '50% & more', cells, ('Q*Bert',), ('{~^\\}',))
+    table = tables.Table('t', '50% & more', cells, [1], ('{~^\\}',))
     assert r'50\% \& more' in tables.latex(table) and r'a\_b & Q*Bert' in tables.latex(table)
     assert r'\{\textasciitilde{}\textasciicircum{}\textbackslash{}\}}' in tables.latex(table)
     assert r'\textbf{1.0}' in tables.latex(table)

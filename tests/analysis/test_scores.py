@@ -28,10 +28,9 @@ def test_wins_and_ties_of_the_papers_table(baseline, counts):
 
 def test_best_in_row_of_the_papers_table():
     table = tables.raw_scores(pd.DataFrame(columns=scores.SCORE_COLUMNS), KNOWN, 'score_last')
-    texts = table.texts(mark='best')
     best = {
-        row[0]: {column for column, text in zip(table.cells, row) if text == 'best'}
-        for row in texts
+        row[0][0]: {column for column, (_, best) in zip(table.cells, row) if best}
+        for row in table.rows()
     }
     assert best['Atlantis'] == best['Private Eye'] == {'BEBU-UCB (paper)'}
     assert best['Star Gunner'] == {'BEBU (paper)'}
