@@ -4,7 +4,6 @@ import tensorflow as tf
 
 from ob2i_tf import bonuses, networks, types
 from ob2i_tf.errors import ConfigError
-from ob2i_tf.learner import QLearner
 from ob2i_tf.moments import RunningStd
 from ob2i_tf.replay import EpisodeReplay
 from tests import atari
@@ -437,10 +436,10 @@ def test_the_frame_after_a_terminal_changes_nothing(update, bonus, lengths):
             rewards = rng.normal(size=length).astype(np.float32)
             replay.add_episode(types.Episode(frames, actions, rewards, discounts))
         made = update(replay, network, target_network, bonus=bonus(), alpha_1=1.0, alpha_2=1.0)
-        learner, seen = QLearner(network, target_network, 0), []
+        learner, seen = atari.QLearner(network, target_network, 0), []
         for _ in range(6):
             batch, report = made.next_batch()
-            seen += [batch.targets, *report.values(), *learner.step(batch).values()]
+            seen += [batch.targets, *report.values(), *learner.step(batch)[0].values()]
             assert ('next_bonus_mean' in report) == (bool(report) and len(lengths) > 1)
         for part in (*made.bonus.variables, *network.variables):
             seen.append(part.numpy())

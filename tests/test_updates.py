@@ -475,7 +475,7 @@ def test_effects_of_a_bonus_without_a_choice_and_without_a_next_state():
 
 
 @pytest.mark.parametrize('normalize', [False, True])
-@pytest.mark.parametrize('update', [updates.EpisodicUpdate, updates.TransitionUpdate])
+@pytest.mark.parametrize('update', [atari.EpisodicUpdate, atari.TransitionUpdate])
 def test_reported_effects_of_a_bonus_against_numpy(update, normalize):
     replay, network, target_network, (episode,) = parts(length=20)
     made = update(
