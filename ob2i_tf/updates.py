@@ -167,8 +167,8 @@ class EpisodicUpdate(BootstrappedUpdate):
       greedy: how a' is read, see `targets.backward_induction`.
       mask_next_bonus: whether B~ has its factor 1{a' != a_{t+1}}.
       last_batch: How the short last batch of an episode is completed. 'pad' adds rows of weight 0
-        up to a multiple of 8; 'other_episode' fills it with the last rows of a second episode, drawn
-        together with the first and with their own targets (the released code).
+        up to a multiple of 8; 'other_episode' fills it with the last rows of a second episode,
+        drawn together with the first and with their own targets (the released code).
       batching: How batches are made of episodes, besides 'chunks': 'episode', one step on a
         whole episode, as Algorithm 2 writes it; 'pooled', `batch_size` transitions of as many
         episodes as it takes, each whole but for the last one, which gives its end.
