@@ -39,7 +39,7 @@ setup(
     python_requires='>=3.10,<3.12',
     packages=find_packages(include=['ob2i_tf', 'ob2i_tf.*']) + list(DATA),
     package_dir=DATA,
-    package_data={package: ['*'] for package in DATA},
+    package_data={package: ['*'] for package in (*DATA, 'ob2i_tf.analysis.templates')},
     entry_points={'console_scripts': ['ob2i-tf = ob2i_tf.training.main:main']},
     # TF-Agents pins typing-extensions 4.5.0. The lower bounds keep pip from walking back through
     # years of releases in search of a set that accepts it.
@@ -57,7 +57,7 @@ setup(
         'psutil>=5.9',
     ],
     extras_require={
-        'analysis': ['pandas>=2.2,<3', 'matplotlib>=3.8', 'rliable>=1.2,<1.3'],
+        'analysis': ['pandas>=2.2,<3', 'matplotlib>=3.8', 'rliable>=1.2,<1.3', 'jinja2>=3.1.2,<4'],
         'cuda': ['tensorflow[and-cuda]>=2.21,<2.22'],
         'deepsea': ['bsuite>=0.3.5,<0.4'],
         'maze': ['mlxtend>=0.23,<0.24'],

@@ -17,9 +17,9 @@ import csv
 import tempfile
 from pathlib import Path
 
-from ob2i_tf.training import allocator
+from ob2i_tf.training import system
 
-allocator.keep_freed_memory()
+system.keep_freed_memory()
 
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
@@ -47,8 +47,8 @@ class Parts:
 
     def __init__(self, runner, machine, seconds):
         self.machine, self.seconds = machine, seconds
-        self.learner, self.agent = runner._learner, runner._agent
-        self.update = runner._update
+        self.learner, self.agent = runner.parts.learner, runner.parts.agent
+        self.update = runner.parts.update
         self.network = self.learner.network
         self.target_network = self.learner.target_network
         self.rng = np.random.default_rng(0)
@@ -112,7 +112,13 @@ class Parts:
             memory = replay.EpisodeReplay(STACK[:2], 10_000, history=4)
             memory.add_episode(random_episode(length, self.rng))
             update = updates.EpisodicUpdate(
-                memory, self.network, self.target_network, xla=self.update._xla, consumption='whole'
+                memory,
+                self.network,
+                self.target_network,
+                xla=self.update.xla,
+                batch_size=32,
+                beta=0.5,
+                consumption='whole',
             )
             time = median_ms(update.next_batch, self.seconds, least=3)
             floor = self.machine.floor_ms(passes * length * self.forward(), 0)
@@ -199,7 +205,7 @@ def whole_run(file, bindings, num_envs, steps):
         with open(Path(folder) / 'train.csv', newline='') as table:
             rate = float(list(csv.DictReader(table))[-1]['agent_steps_per_second'])
     total = steps / rate
-    shares = {name: seconds / total for name, seconds in runner.phases.seconds.items()}
+    shares = {name: seconds / total for name, seconds in runner.parts.timers.seconds.items()}
     shares['all else'] = 1 - sum(shares.values())
     return rate, shares
 

@@ -26,8 +26,10 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from ob2i_tf import environments, networks, replay, types  # Before TensorFlow: it picks Keras 2.
+# Before TensorFlow: it picks Keras 2.
+from ob2i_tf import environments, networks, optimizers, replay, types
 from ob2i_tf.learner import QLearner
+from ob2i_tf.training.episode_files import EpisodeFiles
 
 import tensorflow as tf  # isort: skip
 
@@ -58,17 +60,17 @@ def episodes(count):
     return made
 
 
-def fill(memory, made, transitions, directory=None):
-    """Adds episodes until there are so many transitions; flushes after each, given a directory."""
+def fill(memory, made, transitions, files=None):
+    """Adds episodes until there are so many transitions; flushes `files` after each."""
     longest = 0.0
     while memory.num_transitions < transitions:
         for episode in made:
             if memory.num_transitions + len(episode.actions) > transitions:
                 return longest
             memory.add_episode(episode)
-            if directory:
+            if files:
                 began = time.perf_counter()
-                memory.flush(directory)
+                files.flush()
                 longest = max(longest, time.perf_counter() - began)
     return longest
 
@@ -88,18 +90,20 @@ def save_and_load_rows(transitions, made):
     with tempfile.TemporaryDirectory() as folder:
         memory, other = (replay.EpisodeReplay((84, 84), transitions, history=4) for _ in range(2))
         fill(memory, made, transitions)
-        took, manifest = seconds(functools.partial(memory.save, folder))
+        took, manifest = seconds(EpisodeFiles(folder, memory).save)
         yield f'{name}: save all at once', took, 's'
         yield f'{name}: on disk', size(folder) / 1e6, 'MB'
-        yield f'{name}: load', seconds(functools.partial(other.load, folder, manifest))[0], 's'
+        load = functools.partial(EpisodeFiles(folder, other).load, manifest)
+        yield f'{name}: load', seconds(load)[0], 's'
 
 
 def flush_rows(transitions, made):
     name = f'replay, {transitions:,} transitions, flushed after each game'
     with tempfile.TemporaryDirectory() as folder:
         memory = replay.EpisodeReplay((84, 84), transitions, history=4)
-        yield f'{name}: longest flush', fill(memory, made, transitions, folder), 's'
-        yield f'{name}: save', seconds(functools.partial(memory.save, folder))[0], 's'
+        files = EpisodeFiles(folder, memory)
+        yield f'{name}: longest flush', fill(memory, made, transitions, files), 's'
+        yield f'{name}: save', seconds(files.save)[0], 's'
 
 
 def variable_rows():
@@ -107,7 +111,8 @@ def variable_rows():
         *(
             networks.build(networks.MultiHeadQNetwork(4, seed=seed), (84, 84, 4), tf.uint8)
             for seed in range(2)
-        )
+        ),
+        optimizer=functools.partial(optimizers.adam, 2.5e-4),
     )
     checkpoint = tf.train.Checkpoint(learner=learner)
     with tempfile.TemporaryDirectory() as folder:

@@ -9,6 +9,7 @@ NAME.hlo comes with NAME.json, the kind and shape of its inputs in order: argume
 """
 
 import argparse
+import functools
 import json
 import re
 from pathlib import Path
@@ -18,7 +19,17 @@ import numpy as np
 import ob2i_tf  # noqa: F401  # isort: skip  # It selects Keras 2, before TensorFlow comes.
 import tensorflow as tf
 
-from ob2i_tf import acting, bonuses, networks, posteriors, replay, targets, types, updates
+from ob2i_tf import (
+    acting,
+    bonuses,
+    networks,
+    optimizers,
+    posteriors,
+    replay,
+    targets,
+    types,
+    updates,
+)
 from ob2i_tf.learner import QLearner
 
 STACK = (84, 84, 4)
@@ -52,7 +63,8 @@ def functions(network_settings, lengths, env_counts):
         seed = tf.zeros(2, tf.int32)
         yield f'acting_{count}', policy.compiled_functions()[0], (observations, heads, seed)
 
-    learner = QLearner(network, target_network, xla=True)
+    optimizer = functools.partial(optimizers.adam, 2.5e-4)
+    learner = QLearner(network, target_network, xla=True, optimizer=optimizer)
     batch = types.Batch(
         tf.zeros((32, *STACK), tf.uint8),
         tf.zeros(32, tf.int32),
@@ -60,7 +72,7 @@ def functions(network_settings, lengths, env_counts):
         tf.ones(32),
         tf.ones((32, network.num_heads)),
     )
-    yield 'gradient_step', learner.compiled_step(batch).function, batch
+    yield 'gradient_step', learner.compiled_step(batch).function, batch[:-1]
 
     memory = replay.EpisodeReplay(STACK[:2], 100, history=STACK[2])
     for length in lengths:
@@ -68,6 +80,9 @@ def functions(network_settings, lengths, env_counts):
             memory,
             network,
             target_network,
+            batch_size=32,
+            beta=0.5,
+            consumption='in_parts',
             alpha_1=ALPHA,
             alpha_2=ALPHA,
             bonus=bonuses.UcbBonus(),

@@ -19,7 +19,7 @@ import time
 import psutil
 
 from campaigns import campaign
-from ob2i_tf import sweep
+from ob2i_tf import cli
 
 
 def machine():
@@ -58,7 +58,7 @@ def main(argv=None):
     )
     parser.add_argument(
         '--count',
-        type=sweep.count,
+        type=cli.count,
         help='tries of each kind that has several, instead of its own number',
     )
     parser.add_argument('--seed', type=int, default=0)

@@ -27,7 +27,7 @@ UNSOUND = (
     'EpisodeReplay.capacity_transitions = 30',
     *BINDINGS[:4],
 )
-TABLES = ('train', 'eval', 'episodes', 'eval_episodes')
+TABLES = ('train', 'eval', 'episodes', 'eval_episodes', 'bonus')
 
 
 class Started:

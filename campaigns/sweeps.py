@@ -10,7 +10,6 @@ all on this machine, of which one worker is killed and one node is removed: the 
 are those of a run that nothing disturbed. Exit status 0 if so.
 """
 
-import argparse
 import contextlib
 import csv
 import json
@@ -25,7 +24,7 @@ from pathlib import Path
 import psutil
 
 from campaigns import runs
-from ob2i_tf import sweep
+from ob2i_tf import cli, sweep
 
 ITERATIONS = 12
 MAZE = (
@@ -100,7 +99,7 @@ def on_nodes(base_dir, count, seeds, iterations):
         return sweep.trials([runs.GIN_FILE], base_dir / name, (), (), seeds, bindings)
 
     undisturbed, disturbed = trials('undisturbed'), trials('disturbed')
-    sweep.Sweep(sweep.OnThisMachine(2), 2).run(undisturbed, lambda *end: None)
+    sweep.Sweep(sweep.LocalExecutor(2)).run(undisturbed, lambda *end: None)
     with cluster(count) as (made, nodes):
         process = subprocess.Popen(
             [
@@ -137,13 +136,12 @@ def on_nodes(base_dir, count, seeds, iterations):
     return wrong
 
 
+@cli.command()
 def main():
-    parser = argparse.ArgumentParser(
-        'campaigns.sweeps', description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = cli.parser('campaigns.sweeps', __doc__)
     parser.add_argument('--gin_file', default='ob2i_mnist_maze.gin')
     parser.add_argument('--address', help='as of the sweep; without, no Ray')
-    parser.add_argument('--nodes', type=sweep.count, help='of a Ray cluster on this machine')
+    parser.add_argument('--nodes', type=cli.count, help='of a Ray cluster on this machine')
     arguments = parser.parse_args()
     base_dir = Path(tempfile.mkdtemp(prefix='sweep-'))
     if arguments.nodes:
@@ -200,7 +198,7 @@ def main():
         f'status {status}, {len(complete())} of 12 complete, started again when complete: '
         f'{again}, not done exactly once: {wrong}'
     )
-    print('processes a trial took:', [starts(trial) for trial in trials])
+    print('processes per trial:', [starts(trial) for trial in trials])
     return int(bool(status or again or wrong or len(complete()) != 12))
 
 

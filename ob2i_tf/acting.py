@@ -15,10 +15,11 @@ import gin
 import numpy as np
 import tensorflow as tf
 
-from ob2i_tf import bonuses, networks
+from ob2i_tf import bonuses
 from ob2i_tf.chunks import floating
 from ob2i_tf.errors import ConfigError, NotFiniteError
 from ob2i_tf.parameters import Above, checked
+from ob2i_tf.seeds import split_draws
 from ob2i_tf.tracing import Compiled, check_traced
 
 TieBreak = Literal['random', 'lowest']
@@ -217,7 +218,7 @@ class Policy:
         )
 
     def _preferences(self, observations, heads, seed):
-        belief_seed, own_seed = networks.split_draws(seed)
+        belief_seed, own_seed = split_draws(seed)
         options = {'seed': own_seed} if 'seed' in self._takes else {}
         if self._belief == 'mean':
             belief_seed = None

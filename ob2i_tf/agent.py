@@ -1,5 +1,6 @@
 """The agent: acts, records whole episodes, and calls the learner on schedule."""
 
+import contextlib
 import numbers
 from collections.abc import Callable
 from typing import Literal
@@ -8,16 +9,15 @@ import gin
 import numpy as np
 from absl import logging
 
-from ob2i_tf import acting, schedules, types
+from ob2i_tf import acting, types
 from ob2i_tf.errors import ConfigError
-from ob2i_tf.training import logs
 
 WARMUPS = ('random', 'epsilon_greedy')
 HEAD_SPANS = ('game', 'episode')
 _SCHEDULE_POINTS = 10_001
 
 
-@gin.configurable(denylist=['phases', 'xla'])
+@gin.configurable(denylist=['timers', 'xla'])
 class Agent:
     """Acts in `num_envs` environments in step, and learns from what it stored.
 
@@ -27,7 +27,7 @@ class Agent:
 
     All periods count agent steps; with several environments each of them takes one at a time, and
     as many learner steps follow as periods went by, so that their ratio does not depend on
-    `num_envs`. Defaults are the paper's for Atari (table 4).
+    `num_envs`. What differs between tasks has no default; gin/base/ binds it for each task.
 
     Args:
       learner: QLearner.
@@ -36,7 +36,7 @@ class Agent:
       replay: EpisodeReplay.
       num_envs: number of environments.
       rng: numpy Generator for heads, exploration and ties.
-      phases: logs.Phases that times 'act', 'targets' and 'gradient step'; None: its own.
+      timers: Makes the context in which 'act', 'targets' or 'gradient step' runs.
       xla: whether XLA compiles acting.
       preferences: how the agent acts, see acting.py.
       tie_break: see `acting.greedy_actions`.
@@ -64,16 +64,16 @@ class Agent:
         replay,
         num_envs: int,
         rng,
-        phases=None,
+        timers=contextlib.nullcontext,
         xla=False,
-        preferences: Callable = acting.head_preferences,
+        preferences: Callable = gin.REQUIRED,
         tie_break: Literal[acting.TIE_BREAKS] = 'random',
-        epsilon: Callable = schedules.linear,
-        discount: float = 0.99,
-        learning_starts: int = 50_000,
-        warmup: Literal[WARMUPS] = 'random',
-        train_period: int = 4,
-        target_period: int = 10_000,
+        epsilon: Callable = gin.REQUIRED,
+        discount: float = gin.REQUIRED,
+        learning_starts: int = gin.REQUIRED,
+        warmup: Literal[WARMUPS] = gin.REQUIRED,
+        train_period: int = gin.REQUIRED,
+        target_period: int = gin.REQUIRED,
         resample_head_on: Literal[HEAD_SPANS] = 'game',
         timeout_is_terminal: bool = False,
     ):
@@ -101,7 +101,7 @@ class Agent:
         self.policy = acting.Policy(
             posterior, preferences, tie_break, xla=xla, name='Agent.preferences'
         )
-        self._phases = logs.Phases() if phases is None else phases
+        self._timers = timers
         self._num_envs = num_envs
         self._rng = rng
         self._epsilon = epsilon
@@ -145,28 +145,21 @@ class Agent:
 
     def act(self, observations):
         """Actions [num_envs] int32 for stacks [num_envs, *stack]."""
-        self._acted_on = observations
-        with self._phases('act'):
+        with self._timers('act'):
             return self.policy.actions(observations, self._heads, self.epsilon, self._rng)
 
-    def observe(self, actions, observations, rewards, terminated, truncated, info):
-        """Takes in what a step of the environments returned.
-
-        Args:
-          actions: [num_envs], as acted on.
-          observations, rewards, terminated, truncated, info: as the package environments says.
-        """
-        for episode in self.record(
-            actions, observations, rewards, terminated, truncated, info['final_obs']
-        ):
+    def observe(self, step: types.EnvStep):
+        """Takes in a step of the environments."""
+        for episode in self.record(step):
             self.replay.add_episode(episode)
+        info, terminated, truncated = step.info, step.terminated, step.truncated
         over, taken = info['game_over'], self.agent_steps - self._num_envs
         self.posterior.observe(
             types.Step(
-                self._acted_on,
-                actions,
+                step.acted_on,
+                step.actions,
                 self._heads,
-                rewards,
+                step.rewards,
                 np.where(self._is_terminal(terminated, truncated), 0, self._discount),
                 info['final_obs'],
                 terminated | truncated,
@@ -180,15 +173,16 @@ class Agent:
         if over.any():
             self._heads[over] = self._draw_heads(int(over.sum()))
 
-    def record(self, actions, observations, rewards, terminated, truncated, final_observations):
+    def record(self, step: types.EnvStep):
         """Adds one step to the episodes in progress; returns those that ended with it."""
-        episodes = []
+        episodes, final_observations = [], step.info['final_obs']
         for index, recorder in enumerate(self._recorders):
-            recorder.add(actions[index], rewards[index], final_observations[index])
-            if terminated[index] or truncated[index]:
-                terminal = self._is_terminal(terminated[index], truncated[index])
+            terminated, truncated = step.terminated[index], step.truncated[index]
+            recorder.add(step.actions[index], step.rewards[index], final_observations[index])
+            if terminated or truncated:
+                terminal = self._is_terminal(terminated, truncated)
                 episodes.append(recorder.episode(self._discount, terminal))
-                self._recorders[index] = _Recorder(observations[index], self.replay.history)
+                self._recorders[index] = _Recorder(step.observations[index], self.replay.history)
         return episodes
 
     def _is_terminal(self, terminated, truncated):
@@ -231,10 +225,14 @@ class Agent:
             self._postponed = True
             return []
         self._postponed = False
-        with self._phases('targets'):
+        with self._timers('targets'):
             batch, report = self.update.next_batch()
-        with self._phases('gradient step'):
-            return [{**self.learner.step(batch), **report}]
+        with self._timers('gradient step'):
+            learned, errors = self.learner.step(batch)
+        if batch.ids is not None:
+            real = batch.weights > 0
+            self.replay.learned(batch.ids[real], errors[real])
+        return [{**learned, **report}]
 
     def _draw_heads(self, count):
         return self.posterior.draw_heads(count, self._rng)

@@ -11,6 +11,7 @@ from ob2i_tf import chunks, networks, types
 from ob2i_tf.chunks import floating
 from ob2i_tf.moments import RunningStd
 from ob2i_tf.parameters import AtLeast, Within, checked
+from ob2i_tf.seeds import split_seed
 from ob2i_tf.tracing import check_traced
 
 _FRAMES_PER_PASS = 256
@@ -54,7 +55,8 @@ class Bonus(tf.Module):
 
         Returns:
           (B, B~, (mean of B, mean of B~)): B [n], of the pairs (s, a); B~ [n, A], of the actions at
-          s', ready for the target; their means before normalisation, scalars.
+          s', ready for the target; their means before normalisation, scalars. Rows whose discount
+          is 0 do not count in the mean of B~, which is NaN if there are no others.
         """
         raise NotImplementedError
 
@@ -66,6 +68,7 @@ class UcbBonus(Bonus):
 
     B is the bonus of the pairs (s, a) by the online network, B~ of the actions at s' by the target
     network, divided by its running standard deviation "to have a stable performance" (appendix D).
+    Rows whose discount is 0, the terminals, do not count in it: no target reads their B~.
 
     Args:
       measure: maps values [..., K, A] to bonuses [..., A].
@@ -74,6 +77,7 @@ class UcbBonus(Bonus):
       prior_count: see `RunningStd`; the released code has 1e-4.
       rows_at_a_time: 0: the moments take in all rows, then divide them; n: they take in n rows at a
         time, from the end, and divide these (the released code: 32).
+      terminal_next_bonus: whether terminals count in the moments of B~ (the released code).
     """
 
     def __init__(
@@ -83,6 +87,7 @@ class UcbBonus(Bonus):
         normalize_next_bonus: bool = True,
         prior_count: Annotated[float, AtLeast(0)] = 0.0,
         rows_at_a_time: Annotated[int, AtLeast(0)] = 0,
+        terminal_next_bonus: bool = False,
     ):
         super().__init__(name='ucb_bonus')
         check_traced(
@@ -96,6 +101,7 @@ class UcbBonus(Bonus):
         self._normalize_reward_bonus = normalize_reward_bonus
         self._normalize_next_bonus = normalize_next_bonus
         self._rows_at_a_time = rows_at_a_time
+        self._terminal_next_bonus = terminal_next_bonus
         self.reward_bonus_std = RunningStd(prior_count)
         self.next_bonus_std = RunningStd(prior_count)
 
@@ -104,26 +110,31 @@ class UcbBonus(Bonus):
         q_values, next_q = experience.q_values(), experience.next_q
         reward_bonus = tf.gather(self._measure(q_values), experience.actions, batch_dims=1)
         next_bonus = self._measure(next_q)
-        means = tf.reduce_mean(reward_bonus), tf.reduce_mean(next_bonus)
+        counted = experience.discounts > 0
+        means = tf.reduce_mean(reward_bonus), chunks.mean_of_rows(next_bonus, counted)
+        if self._terminal_next_bonus:
+            counted = tf.ones_like(counted)
         if self._normalize_reward_bonus:
-            reward_bonus = self._normalize(self.reward_bonus_std, reward_bonus, reward_bonus)
+            reward_bonus = self._normalize(
+                self.reward_bonus_std, reward_bonus, reward_bonus, tf.ones_like(reward_bonus)
+            )
         if self._normalize_next_bonus:
             # The moments are those of the paper's B~ in R^{K x T}: the bonus at each head's a'.
             # (With double Q a' would be another; no row of the paper has both.)
             greedy = tf.argmax(next_q, axis=-1, output_type=tf.int32)
-            next_bonus = self._normalize(
-                self.next_bonus_std, next_bonus, tf.gather(next_bonus, greedy, batch_dims=1)
-            )
+            seen = tf.gather(next_bonus, greedy, batch_dims=1)
+            weights = tf.zeros_like(seen) + tf.cast(counted, seen.dtype)[:, None]
+            next_bonus = self._normalize(self.next_bonus_std, next_bonus, seen, weights)
         return reward_bonus, next_bonus, means
 
-    def _normalize(self, running_std, bonus, seen):
+    def _normalize(self, running_std, bonus, seen, weights):
         """Takes `seen` [n, ...] into the moments and divides `bonus` [n, ...] by what results."""
         if not self._rows_at_a_time:
-            running_std.update(seen)
+            running_std.update(seen, weights)
             return running_std.normalize(bonus)
 
         def normalized(start, end):
-            running_std.update(seen[start:end])
+            running_std.update(seen[start:end], weights[start:end])
             return running_std.normalize(bonus[start:end])
 
         if bonus.shape[0] is not None:  # As XLA wants it.
@@ -151,7 +162,8 @@ class RndBonus(Bonus):
     """Random network distillation: how badly a random network is predicted (Burda et al. 2019).
 
     The bonus of a state is the predictor's mean squared error on its newest frame, divided by a
-    running standard deviation. B is that of s, B~ that of s' whatever the action: "an independent
+    running standard deviation. B is that of s, B~ that of s' whatever the action (of s where s' is
+    what a terminal leads to): "an independent
     RND network to generate RND-bonus for each state", "added to both the immediate reward and
     next-Q" (paper, section 5.4, which leaves the rest open). Frames are whitened by the moments of
     all frames that targets were computed for, and clipped to +-5.
@@ -198,7 +210,7 @@ class RndBonus(Bonus):
     def build(self, frame_shape, seed):
         """See Bonus."""
         self.frame_moments = RunningStd(shape=frame_shape)
-        *seeds, generator_seed = networks.split_seed(seed, 3)
+        *seeds, generator_seed = split_seed(seed, 3)
         self._generator = tf.random.Generator.from_seed(generator_seed)
         self.target, self.predictor = (
             _rnd_network(frame_shape, self._conv_layers, (*dense, self._features), seed)
@@ -218,7 +230,8 @@ class RndBonus(Bonus):
         errors = self.errors(frames)
         state, next_state = tf.gather(errors, experience.here), tf.gather(errors, experience.next)
         reward_bonus = state if self._reward_state == 'state' else next_state
-        means = tf.reduce_mean(reward_bonus), tf.reduce_mean(next_state)
+        next_mean = chunks.mean_of_rows(next_state[:, None], experience.discounts > 0)
+        means = tf.reduce_mean(reward_bonus), next_mean
         sums = reward_bonus
         if self.needs_order:
             goes_on = tf.concat([[False], experience.here[1:] == experience.next[:-1]], axis=0)
@@ -265,7 +278,7 @@ class RndBonus(Bonus):
 
 def _rnd_network(frame_shape, conv_layers, dense_layers, seed):
     """Convolutions with leaky ReLU, then dense layers with ReLU but for the last, linear one."""
-    seeds = iter(networks.split_seed(seed, len(conv_layers) + len(dense_layers)))
+    seeds = iter(split_seed(seed, len(conv_layers) + len(dense_layers)))
 
     def options(activation):
         initializer = tf.keras.initializers.Orthogonal(np.sqrt(2), next(seeds))

@@ -41,6 +41,13 @@ def for_slices(function, count, size):
     tf.while_loop(lambda start: start < count, one_slice, (0,), parallel_iterations=1)
 
 
+def mean_of_rows(values, counted):
+    """The mean of values [n, m] over the rows where counted [n] is True; NaN if there are none."""
+    counted = tf.cast(counted, values.dtype)
+    total = tf.reduce_sum(values * counted[:, None])
+    return total / (tf.reduce_sum(counted) * values.shape[1])
+
+
 def num_rows(x):
     """The length of the first axis: an int where it is known while tracing, else a tensor."""
     return tf.shape(x)[0] if x.shape[0] is None else x.shape[0]

@@ -19,4 +19,5 @@ class CheckpointError(UserError):
 
 def missing_package(error: ModuleNotFoundError, extra):
     """What to say of a package of one of the project's extras."""
-    return f"{error.name} is missing: pip install -c constraints.txt -e '.[{extra}]'"
+    package = error.name.partition('.')[0]
+    return f"{package} is missing: pip install -c constraints.txt -e '.[{extra}]'"

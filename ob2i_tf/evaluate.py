@@ -1,4 +1,4 @@
-"""Plays games of what runs have learnt, by one way of acting or by several.
+"""Plays games with the trained agents of runs, by one way of acting or by several.
 
   python -m ob2i_tf.evaluate runs/mazes --preferences=vote,head --games=20 --out=evaluation.csv
 
@@ -16,25 +16,26 @@ import argparse
 import contextlib
 import csv
 import functools
+import itertools
 import os
 import sys
 
 import numpy as np
 
-from ob2i_tf import cli, sweep
+from ob2i_tf import cli
 from ob2i_tf.config import installed
 from ob2i_tf.errors import UserError
-from ob2i_tf.training.find_runs import find_runs
+from ob2i_tf.training.run_folder import find_runs
 
 COLUMNS = ('run', 'agent_steps', 'preferences', 'game', 'score', 'length')
 PREFERENCES = ('vote', 'head', 'mean')
 
 
-def games(learnt, policy, count, seed=0, max_steps=200_000, epsilon=None):
+def games(agent, policy, count, seed=0, max_steps=200_000, epsilon=None):
     """Plays `count` games, one after another.
 
     Args:
-      learnt: a `learnt.Learnt`, whose configuration is gin's.
+      agent: A `restore.TrainedAgent`, whose configuration is gin's.
       policy: an `acting.Policy`; a head it follows is drawn for each game.
       count: games.
       seed: of environments, heads, epsilon and ties; the same for each way of acting.
@@ -44,21 +45,20 @@ def games(learnt, policy, count, seed=0, max_steps=200_000, epsilon=None):
     Yields:
       (score, length) of each.
     """
-    from ob2i_tf import environments
+    from ob2i_tf.training import loop
 
     rng = np.random.default_rng(seed)
-    epsilon = learnt.epsilon if epsilon is None else epsilon
-    with contextlib.closing(environments.make(num_envs=1, seed=seed)) as env:
+    epsilon = agent.epsilon if epsilon is None else epsilon
+    with contextlib.closing(agent.environment(num_envs=1, seed=seed)) as env:
         for _ in range(count):
             observations, _ = env.reset()
-            heads = learnt.posterior.evaluation_heads(1, rng)
-            score, length, over = 0.0, 0, False
-            while not over and length < max_steps:
-                actions = policy.actions(observations, heads, epsilon, rng)
-                observations, _, _, _, info = env.step(actions)
-                score += float(info['raw_rewards'][0])
+            score, length = 0.0, 0
+            steps = loop.play_policy(env, observations, policy, agent.posterior, epsilon, rng)
+            for step, _ in itertools.islice(steps, max_steps):
+                score += float(step.info['raw_rewards'][0])
                 length += 1
-                over = bool(info['game_over'][0])
+                if step.info['game_over'][0]:
+                    break
             yield score, length
 
 
@@ -66,7 +66,7 @@ def find(paths):
     """Real paths of the run folders at or below the paths; a UserError for a path without any."""
     found = []
     for path in paths:
-        folders = find_runs(path, ['config.gin'])
+        folders = find_runs(path)
         if not folders:
             raise UserError(f'no run folder at or below {path}: none holds config.gin')
         found += [folder.resolve() for folder in folders]
@@ -89,19 +89,15 @@ def _probability(text):
 @cli.command()
 def main(argv=None):
     """Runs the command line; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog='python -m ob2i_tf.evaluate',
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = cli.parser('ob2i_tf.evaluate', __doc__)
     parser.add_argument('runs', nargs='+', type=os.path.expanduser, metavar='RUNS')
     parser.add_argument('--preferences', type=_names, default=['vote'], metavar='NAME,..')
-    parser.add_argument('--games', type=sweep.count, default=20)
-    parser.add_argument('--max_steps', type=sweep.count, default=200_000)
+    parser.add_argument('--games', type=cli.count, default=20)
+    parser.add_argument('--max_steps', type=cli.count, default=200_000)
     parser.add_argument(
         '--epsilon', type=_probability, help="default: that of the run's evaluation"
     )
-    parser.add_argument('--seed', type=functools.partial(sweep.count, least=0), default=0)
+    parser.add_argument('--seed', type=functools.partial(cli.count, least=0), default=0)
     parser.add_argument(
         '--out', required=True, type=os.path.expanduser, metavar='FILE', help='CSV file, replaced'
     )
@@ -111,48 +107,44 @@ def main(argv=None):
         parser.error(f'--out={arguments.out} is a folder')
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
     from ob2i_tf import acting
-    from ob2i_tf.training.learnt import load_learnt
+    from ob2i_tf.training.restore import restore
 
     failed, played_any = 0, False
-    try:
-        folders = find(arguments.runs)
-        aside = f'{arguments.out}.playing'
-        with open(aside, 'w', newline='', encoding='utf-8', errors='surrogateescape') as file:
-            rows = csv.writer(file, lineterminator='\n')
-            rows.writerow(COLUMNS)
-            for folder in folders:
+    folders = find(arguments.runs)
+    aside = f'{arguments.out}.playing'
+    with open(aside, 'w', newline='', encoding='utf-8', errors='surrogateescape') as file:
+        rows = csv.writer(file, lineterminator='\n')
+        rows.writerow(COLUMNS)
+        for folder in folders:
+            try:
+                agent = restore(folder, arguments.allow_imports)
+            except UserError as error:
+                cli.print_error(f'{folder}: {error}')
+                failed += 1
+                continue
+            for name in arguments.preferences:
                 try:
-                    learnt = load_learnt(folder, arguments.allow_imports)
-                except UserError as error:
-                    print(f'error: {folder}: {error}', file=sys.stderr)
+                    policy = agent.policy.by(getattr(acting, f'{name}_preferences'))
+                except ValueError as error:
+                    cli.print_error(f'{folder}: {error}')
                     failed += 1
                     continue
-                for name in arguments.preferences:
-                    try:
-                        policy = learnt.policy.by(getattr(acting, f'{name}_preferences'))
-                    except ValueError as error:
-                        print(f'error: {folder}: {error}', file=sys.stderr)
-                        failed += 1
-                        continue
-                    played = games(
-                        learnt,
-                        policy,
-                        arguments.games,
-                        arguments.seed,
-                        arguments.max_steps,
-                        arguments.epsilon,
-                    )
-                    for number, (score, length) in enumerate(played):
-                        rows.writerow([folder, learnt.agent_steps, name, number, score, length])
-                        played_any = True
-                file.flush()
-        if not played_any:
-            os.remove(aside)
-            return 1
-        os.replace(aside, arguments.out)
-    except (UserError, OSError) as error:
-        print('error:', ' '.join(str(error).split()), file=sys.stderr)
+                played = games(
+                    agent,
+                    policy,
+                    arguments.games,
+                    arguments.seed,
+                    arguments.max_steps,
+                    arguments.epsilon,
+                )
+                for number, (score, length) in enumerate(played):
+                    rows.writerow([folder, agent.agent_steps, name, number, score, length])
+                    played_any = True
+            file.flush()
+    if not played_any:
+        os.remove(aside)
         return 1
+    os.replace(aside, arguments.out)
     print(arguments.out)
     return 1 if failed else 0
 

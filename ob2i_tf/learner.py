@@ -9,17 +9,30 @@ import tensorflow as tf
 
 from ob2i_tf import networks, optimizers, types
 from ob2i_tf.errors import NotFiniteError
-from ob2i_tf.tracing import Compiled
+from ob2i_tf.tracing import Compiled, check_traced
 
-LOSSES = ('squared', 'huber')
 TARGET_INITS = ('copy', 'random')
+
+
+@gin.configurable
+def squared_error(targets, q_values):
+    """(target - Q)^2, elementwise (paper, Algorithm 2)."""
+    return tf.square(targets - q_values)
+
+
+@gin.configurable
+def huber(targets, q_values):
+    """Huber's loss with delta 1, elementwise (the released code)."""
+    difference = targets - q_values
+    size = tf.abs(difference)
+    return tf.where(size <= 1, 0.5 * tf.square(difference), size - 0.5)
 
 
 @gin.configurable(denylist=['seed', 'xla'])
 class QLearner(tf.Module):
     """Regresses the network on batches of targets.
 
-    The loss is the mean over batch and heads of (target - Q^k(s, a))^2; rows of weight 0 do not
+    The loss is the mean over batch and heads of loss(target, Q^k(s, a)); rows of weight 0 do not
     count, and a head that a mask leaves out of a row adds 0 to it.
 
     Args:
@@ -28,7 +41,7 @@ class QLearner(tf.Module):
       seed: of the noise of noisy networks, drawn anew for each step.
       xla: whether XLA compiles the step.
       optimizer: builds the optimizer, see optimizers.py.
-      loss: 'squared' (the paper) or 'huber' with delta 1 (the released code).
+      loss: Maps targets and Q-values of the actions, both [B, K], to losses [B, K].
       loss_scale: factor on the loss; the released code divides it by K.
       max_gradient_norm: the global norm at which gradients are clipped (paper, table 4), networks
         that learn apart each on their own; None: never.
@@ -46,14 +59,12 @@ class QLearner(tf.Module):
         seed=0,
         xla=False,
         optimizer: Callable = optimizers.adam,
-        loss: Literal[LOSSES] = 'squared',
+        loss: Callable = squared_error,
         loss_scale: float = 1.0,
         max_gradient_norm: float | None = 10.0,
         target_init: Literal[TARGET_INITS] = 'copy',
     ):
         super().__init__(name='learner')
-        if loss not in LOSSES:
-            raise ValueError(f'QLearner.loss must be one of {LOSSES}, got {loss!r}')
         if target_init not in TARGET_INITS:
             raise ValueError(
                 f'QLearner.target_init must be one of {TARGET_INITS}, got {target_init!r}'
@@ -70,6 +81,14 @@ class QLearner(tf.Module):
                 f'QLearner.optimizer must be what makes one: write @adam, not @adam(); got '
                 f'{optimizer!r}'
             )
+        heads = tf.TensorSpec([None, network.num_heads])
+        check_traced(
+            'QLearner.loss',
+            loss,
+            (heads, heads),
+            (None, network.num_heads),
+            'targets and Q-values [n, K] to losses [n, K]',
+        )
         self.network = network
         self.target_network = target_network
         self._optimizer = optimizer()
@@ -88,18 +107,22 @@ class QLearner(tf.Module):
         return int(self._optimizer.iterations)
 
     def step(self, batch: types.Batch):
-        """One gradient step on `batch`; returns {'loss': ..., 'q_mean': ...} as floats.
+        """One gradient step on `batch`.
+
+        Returns:
+          {'loss': ..., 'q_mean': ...} as floats; and |target - Q| [B], averaged over heads.
 
         Raises:
           NotFiniteError: if the loss is NaN or infinite; the weights are then already spoilt.
         """
-        loss, q_mean = (float(x) for x in self.compiled_step(batch)(*batch))
+        *means, errors = self.compiled_step(batch)(*batch[:-1])
+        loss, q_mean = map(float, means)
         if not (np.isfinite(loss) and np.isfinite(q_mean)):
             raise NotFiniteError(
                 f'loss {loss}, mean Q-value {q_mean} at learner step {self.learner_steps}; '
                 f'targets of this batch: min {np.min(batch.targets)}, max {np.max(batch.targets)}'
             )
-        return {'loss': loss, 'q_mean': q_mean}
+        return {'loss': loss, 'q_mean': q_mean}, errors.numpy()
 
     def compiled_functions(self):
         built = [] if self._compiled_step is None else [self._compiled_step.function]
@@ -109,7 +132,7 @@ class QLearner(tf.Module):
         """The step, compiled for batches like this one, with any number of rows."""
         if self._compiled_step is None:
             # One trace for all sizes: a run that goes on must compute as one that never stopped.
-            signature = [tf.TensorSpec((None, *x.shape[1:]), x.dtype) for x in batch]
+            signature = [tf.TensorSpec((None, *x.shape[1:]), x.dtype) for x in batch[:-1]]
             self._compiled_step = Compiled(self._step, signature, self._xla)
         return self._compiled_step
 
@@ -119,7 +142,7 @@ class QLearner(tf.Module):
         networks.copy_variables(self.network, self.target_network)
 
     def _step(self, observations, actions, targets, weights, masks):
-        """The step on the columns of a `types.Batch`: its loss and mean Q-value, scalars."""
+        """The step on the columns of a Batch: loss, mean Q-value, absolute errors [B]."""
         seed = self._generator.make_seeds()[:, 0]
         groups = self.network.variable_groups
         with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -130,21 +153,15 @@ class QLearner(tf.Module):
                 axis=1,
                 batch_dims=1,
             )
-            errors = tf.reduce_mean(masks * self._error(targets - q_values), axis=1)
-            loss = tf.reduce_sum(weights * errors) / tf.reduce_sum(weights)
+            losses = tf.reduce_mean(masks * self._loss(targets, q_values), axis=1)
+            loss = tf.reduce_sum(weights * losses) / tf.reduce_sum(weights)
             scaled_loss = self._loss_scale * loss
         gradients = []
         for group, of_group in zip(groups, tape.gradient(scaled_loss, groups)):
             gradients += zip(_clip_by_global_norm(of_group, self._max_norm), group)
         self._optimizer.apply_gradients(gradients)
         q_mean = tf.reduce_sum(weights * tf.reduce_mean(q_values, axis=1)) / tf.reduce_sum(weights)
-        return loss, q_mean
-
-    def _error(self, difference):
-        if self._loss == 'squared':
-            return tf.square(difference)
-        size = tf.abs(difference)
-        return tf.where(size <= 1, 0.5 * tf.square(difference), size - 0.5)
+        return loss, q_mean, tf.reduce_mean(tf.abs(targets - q_values), axis=1)
 
 
 def check_finite(when, **modules):

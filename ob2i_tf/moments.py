@@ -34,12 +34,19 @@ class RunningStd(tf.Module):
         variance = tf.math.divide_no_nan(self.squares, self.count)
         return tf.where(variance > 0, tf.sqrt(variance), tf.ones_like(variance))
 
-    def update(self, x):
-        """Takes in all values of x, [..., *shape]."""
+    def update(self, x, weights=None):
+        """Takes in all values of x.
+
+        Args:
+          x: [..., *shape].
+          weights: [...], how often each value counts; None: once.
+        """
         x = tf.reshape(tf.cast(x, tf.float64), (-1, *self.mean.shape))
-        count = tf.cast(tf.shape(x)[0], tf.float64)
-        mean = tf.math.divide_no_nan(tf.reduce_sum(x, axis=0), count)
-        squares = tf.reduce_sum(tf.square(x - mean), axis=0)
+        weights = tf.ones(tf.shape(x)[:1], tf.float64) if weights is None else weights
+        weights = tf.reshape(tf.cast(weights, tf.float64), (-1, *[1] * self.mean.shape.rank))
+        count = tf.reduce_sum(weights)
+        mean = tf.math.divide_no_nan(tf.reduce_sum(weights * x, axis=0), count)
+        squares = tf.reduce_sum(weights * tf.square(x - mean), axis=0)
         total = self.count + count
         delta = mean - self.mean
         share = tf.math.divide_no_nan(count, total)

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from ob2i_tf.parameters import Above, AtLeast, checked
+from ob2i_tf.seeds import split_draws, split_seed
 
 _Count = Annotated[int, AtLeast(1)]
 ConvLayers = Sequence[tuple[_Count, _Count, _Count]]  # Filters, kernel size, stride of each.
@@ -314,7 +315,11 @@ class IndependentQNetworks(tf.keras.Model):
     """
 
     def __init__(
-        self, num_actions: int, num_networks: _Count = 11, seed: int = 0, prior_seed: int = 0
+        self,
+        num_actions: int,
+        num_networks: _Count = gin.REQUIRED,
+        seed: int = 0,
+        prior_seed: int = 0,
     ):
         super().__init__(name='q_networks')
         self.networks = [
@@ -418,15 +423,3 @@ def _uniform(limit, seed):
 
 def _uniform_pair(limit, seed):
     return [_uniform(limit, seed) for seed in split_seed(seed, 2)]
-
-
-def split_draws(seed, count=2):
-    """`count` independent [2] seeds of stateless draws out of one; None gives as many None."""
-    if seed is None:
-        return [None] * count
-    return [tf.random.experimental.stateless_fold_in(seed, index) for index in range(count)]
-
-
-def split_seed(seed, count):
-    """`count` independent ints that fit the int32 of an initializer."""
-    return [int(word) >> 1 for word in np.random.SeedSequence(seed).generate_state(count)]

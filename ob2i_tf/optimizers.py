@@ -15,14 +15,14 @@ _Decay = Annotated[float, AtLeast(0), Below(1)]
 @gin.configurable
 @checked
 def adam(
-    learning_rate: _Finite = 2.5e-4,
+    learning_rate: _Finite = gin.REQUIRED,
     beta_1: _Decay = 0.9,
     beta_2: _Decay = 0.999,
     epsilon: _Finite = 1e-7,
 ):
     """Adam, bias-corrected, epsilon added to the root of the uncorrected second moment.
 
-    Defaults are the paper's for Atari (table 4). One fused op a variable.
+    The defaults are the paper's (tables 3 and 4). One fused op per variable.
     """
     return tf.keras.optimizers.legacy.Adam(learning_rate, beta_1, beta_2, epsilon)
 
@@ -30,7 +30,7 @@ def adam(
 @gin.configurable
 @checked
 def rmsprop(
-    learning_rate: _Finite = 2.5e-4,
+    learning_rate: _Finite = gin.REQUIRED,
     decay: _Decay = 0.95,
     momentum: _Decay = 0.0,
     epsilon: _Finite = 0.01,

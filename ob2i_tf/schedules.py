@@ -14,22 +14,19 @@ from ob2i_tf.parameters import AtLeast, Within
 @gin.configurable
 def linear(
     agent_steps: int,
-    start: Annotated[float, Within(0, 1)] = 1.0,
-    final: Annotated[float, Within(0, 1)] = 0.1,
-    steps: Annotated[int, AtLeast(0)] = 250_000,
+    start: Annotated[float, Within(0, 1)] = gin.REQUIRED,
+    final: Annotated[float, Within(0, 1)] = gin.REQUIRED,
+    steps: Annotated[int, AtLeast(0)] = gin.REQUIRED,
 ) -> float:
-    """From `start` to `final` in a straight line over `steps` agent steps, then constant.
-
-    The default is the paper's for Atari (table 4): 1 to 0.1 over 1M frames, 250k agent steps.
-    """
+    """From `start` to `final` in a straight line over `steps` agent steps, then constant."""
     return final if agent_steps >= steps else start + (final - start) * agent_steps / steps
 
 
 @gin.configurable
 def quadratic(
     agent_steps: int,
-    start: Annotated[float, Within(0, 1)] = 1.0,
-    steps: Annotated[int, AtLeast(0)] = 200_000,
+    start: Annotated[float, Within(0, 1)] = gin.REQUIRED,
+    steps: Annotated[int, AtLeast(0)] = gin.REQUIRED,
 ) -> float:
-    """start * (1 - agent_steps / steps)^2, then 0: the paper's for the MNIST maze (table 3)."""
+    """start * (1 - agent_steps / steps)^2, then 0 (paper, table 3, the MNIST maze)."""
     return 0.0 if agent_steps >= steps else start * (1.0 - agent_steps / steps) ** 2

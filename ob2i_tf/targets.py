@@ -12,6 +12,11 @@ GREEDY_READINGS = ('initial', 'updated', 'released')
 _LOWEST = tf.float32.min  # Stands for minus infinity, and stays finite when multiplied by 0.
 
 
+def greedy_actions(q_values):
+    """[..., K, A] -> [..., K] int32, the argmax of each head."""
+    return tf.argmax(q_values, axis=-1, output_type=tf.int32)
+
+
 def one_step(
     rewards,
     discounts,
@@ -22,6 +27,7 @@ def one_step(
     alpha_1=0.0,
     alpha_2=0.0,
     online_next_q=None,
+    next_actions=greedy_actions,
 ):
     """One-step targets with bonuses, for every head (paper, eq. 4 without its mask).
 
@@ -38,6 +44,7 @@ def one_step(
       alpha_2: weight of next_bonus.
       online_next_q: [B, K, A], the online network at the next observations; if given, a' is its
         argmax (double Q-learning, van Hasselt et al. 2016).
+      next_actions: Chooses a', maps Q-values [B, K, A] to actions [B, K] int32.
 
     Returns:
       [B, K].
@@ -61,7 +68,7 @@ def one_step(
             (chooser, 'BKA'),
         ]
     )
-    best = tf.argmax(chooser, axis=-1, output_type=tf.int32)
+    best = next_actions(chooser)
     value = _at(next_q, best) + alpha_2 * tf.gather(next_bonus, best, batch_dims=1)
     return (rewards + alpha_1 * reward_bonus)[:, None] + discounts[:, None] * value
 
@@ -80,6 +87,7 @@ def backward_induction(
     greedy='initial',
     mask_next_bonus=True,
     last=None,
+    next_actions=greedy_actions,
 ):
     """Targets of a whole episode, from its end to its start (paper, Algorithm 2).
 
@@ -116,15 +124,20 @@ def backward_induction(
       mask_next_bonus: whether B~ has the factor 1{a' != a_{t+1}}.
       last: [T] bool, where an episode ends, if the rows are whole episodes one after another; None:
         they are one.
+      next_actions: Chooses a', maps Q-values [T, K, A] to actions [T, K] int32; the two readings
+        that look at the updated Q~ can only take the argmax.
 
     Returns:
       [T, K].
 
     Raises:
-      ValueError: if `greedy` is unknown or shapes disagree.
+      ValueError: `greedy` is unknown or cannot be combined with `next_actions`, or shapes
+        disagree.
     """
     if greedy not in GREEDY_READINGS:
         raise ValueError(f'greedy must be one of {GREEDY_READINGS}, got {greedy!r}')
+    if next_actions is not greedy_actions and greedy != 'initial':
+        raise ValueError(f"next_actions needs greedy = 'initial', got {greedy!r}")
     rewards, discounts, next_q, reward_bonus, next_bonus = map(
         _floats, (rewards, discounts, next_q, reward_bonus, next_bonus)
     )
@@ -142,18 +155,18 @@ def backward_induction(
     )
 
     # Everything below is [T, K]. The last row has no a_{t+1}: -1 equals no action.
-    next_actions = tf.concat([actions[1:], [-1]], axis=0)
+    followed = tf.concat([actions[1:], [-1]], axis=0)
     if last is not None:
-        next_actions = tf.where(last, -1, next_actions)
-    next_actions = next_actions[:, None]
+        followed = tf.where(last, -1, followed)
+    followed = followed[:, None]
     reward = (rewards + alpha_1 * reward_bonus)[:, None]
     discount = discounts[:, None]
-    best = tf.argmax(next_q, axis=-1, output_type=tf.int32)
+    best = next_actions(next_q)
     best_value = _at(next_q, best)
     best_bonus = alpha_2 * tf.gather(next_bonus, best, batch_dims=1)
-    backed_up = best == next_actions  # 1 - the mask of the paper.
-    has_next = next_actions >= 0
-    taken_value = _at(next_q, tf.maximum(next_actions, 0) + tf.zeros_like(best))
+    backed_up = best == followed  # 1 - the mask of the paper.
+    has_next = followed >= 0
+    taken_value = _at(next_q, tf.maximum(followed, 0) + tf.zeros_like(best))
     bonus = tf.where(backed_up, 0.0, best_bonus) if mask_next_bonus else best_bonus
 
     if greedy == 'initial':
@@ -164,9 +177,9 @@ def backward_induction(
             slope=discount * trace,
         )
 
-    is_taken = tf.one_hot(next_actions, tf.shape(next_q)[-1], on_value=True, off_value=False)
+    is_taken = tf.one_hot(followed, tf.shape(next_q)[-1], on_value=True, off_value=False)
     others = tf.where(is_taken, _LOWEST, next_q)
-    other = tf.argmax(others, axis=-1, output_type=tf.int32)
+    other = greedy_actions(others)
     other_value = _at(others, other)
 
     if greedy == 'released':
@@ -182,8 +195,8 @@ def backward_induction(
     other_bonus = alpha_2 * tf.gather(next_bonus, other, batch_dims=1)
     taken_bonus = tf.zeros_like(other_bonus)
     if not mask_next_bonus:
-        taken_bonus += alpha_2 * tf.gather(next_bonus, tf.maximum(next_actions, 0), batch_dims=1)
-    taken_is_lower = next_actions < other  # argmax takes the lower index of a tie.
+        taken_bonus += alpha_2 * tf.gather(next_bonus, tf.maximum(followed, 0), batch_dims=1)
+    taken_is_lower = followed < other  # argmax takes the lower index of a tie.
 
     def step(y, row):
         reward, discount, has_next, taken_value, taken_bonus = row[:5]

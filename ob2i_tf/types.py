@@ -15,7 +15,8 @@ class Episode(NamedTuple):
     """One stored episode: T transitions between T + 1 frames, each frame stored once.
 
     Attributes:
-      observations: [T + 1, *frame], the last one being the real final observation.
+      observations: [T + 1, *frame]. The last one is the real final observation, except after a
+        terminal: there it is unspecified, and nothing is computed from it.
       actions: [T] int, actions[t] was taken at observations[t].
       rewards: [T] float, as the learner sees them (clipped on Atari).
       discounts: [T] float, gamma, or 0 after a terminal; a truncated episode ends with gamma.
@@ -40,7 +41,7 @@ class Transitions(NamedTuple):
       actions: [n] int32.
       rewards: [n] float32, the discounted sum over the steps.
       discounts: [n] float32, the product over the steps.
-      next_observations: [n, *stack], after the last step.
+      next_observations: [n, *stack], after the last step; unspecified where a discount is 0.
       ids: [n] int64, number of each transition in order of arrival in replay.
     """
 
@@ -56,9 +57,12 @@ class Experience(NamedTuple):
     """n transitions as a bonus sees them, tensors.
 
     Attributes:
-      frames: [m, *frame], the newest frame of every observation; of an episode each once.
-      here, next: [n] int32, which of them belong to the observations and the next observations.
+      frames: [m, *frame], the newest frame of every observation; of an episode each once. What a
+        terminal leads to is unspecified, and not among them.
+      here, next: [n] int32, which of them belong to the observations and the next observations;
+        at a terminal `next` is `here`.
       actions: [n] int32.
+      discounts: [n] float32; where one is 0, the target does not read B~.
       next_q: [n, K, A], the target network at the next observations.
       q_values: () -> [n, K, A], the online network at the observations; a pass of its own.
     """
@@ -67,6 +71,7 @@ class Experience(NamedTuple):
     here: Any
     next: Any
     actions: Any
+    discounts: Any
     next_q: Any
     q_values: Callable
 
@@ -80,6 +85,8 @@ class Batch(NamedTuple):
       targets: [B, K] float32.
       weights: [B] float32, 0 for padding rows.
       masks: [B, K] float32, 0 where a head does not learn from a row (bootstrap masks).
+      ids: [B] int64, numbers of the transitions in order of arrival in replay; None: replay is not
+        told of their errors.
     """
 
     observations: np.ndarray
@@ -87,10 +94,30 @@ class Batch(NamedTuple):
     targets: np.ndarray
     weights: np.ndarray
     masks: np.ndarray
+    ids: np.ndarray | None = None
+
+
+class EnvStep(NamedTuple):
+    """One step of B parallel environments.
+
+    Attributes:
+      acted_on: [B, *stack], the observations that the actions were chosen by.
+      actions: [B] int32.
+      observations: [B, *stack], what the environments show now.
+      rewards, terminated, truncated, info: As the package environments says.
+    """
+
+    acted_on: np.ndarray
+    actions: np.ndarray
+    observations: np.ndarray
+    rewards: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    info: dict[str, Any]
 
 
 class Step(NamedTuple):
-    """What one step of B environments was, as a posterior that learns while acting sees it.
+    """One step of B parallel environments, as passed to `Posterior.observe`.
 
     Attributes:
       observations: [B, *stack], acted on.
@@ -98,7 +125,8 @@ class Step(NamedTuple):
       heads: [B] int32, the head of each environment.
       rewards: [B] float32.
       discounts: [B] float64, gamma, or 0 after a terminal.
-      next_observations: [B, *stack], the real ones, at the end of an episode too.
+      next_observations: [B, *stack], the real ones, at the end of an episode too; unspecified after
+        a terminal.
       episode_over: [B] bool, a stored episode ends here.
       game_over: [B] bool, the environment was reset.
       agent_steps: taken before this step.

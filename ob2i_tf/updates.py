@@ -5,7 +5,7 @@ those of the moment in which they were computed: for episodes, when the episode 
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 import gin
@@ -21,6 +21,13 @@ TAILS = ('pad', 'other_episode')
 CONSUMPTIONS = ('in_parts', 'whole', 'pooled')
 _ROW_MULTIPLE = 8  # Batches are padded to it, so that XLA compiles few shapes.
 _XLA_STATE_MULTIPLE = 64  # States of a pass, likewise.
+_MEANS = ('bonus_mean', 'next_bonus_mean')  # Reported of targets; with a bonus also:
+_BONUS_MEANS = (
+    'reward_bonus_mean',
+    'next_bonus_normalized_mean',
+    'q_gap_mean',
+    'next_action_changes',
+)
 
 
 class _Pending(NamedTuple):
@@ -35,57 +42,30 @@ class _Pending(NamedTuple):
 
 
 class Update:
-    """What an update is to a run, which makes it as
+    """Interface of updates: turns replay into batches, one for each learner step.
 
-        update(replay, network, target_network, selector, seed, xla=xla)
-
-    and what the two below share.
+    Attributes:
+      bonus: A `bonuses.Bonus`; None: no bonus.
 
     Args:
       replay: EpisodeReplay.
-      network: online network, gives the bonus of the reward, B.
-      target_network: gives Q~ and the bonus of the next value, B~, in one pass.
-      seed: of bootstrap masks, of the bonus, and of noisy networks.
-      batch_size: transitions a learner step ("mini-batch size", paper, table 4).
-      alpha_1: weight of the reward's bonus.
-      alpha_2: weight of the next value's bonus.
-      bonus: a `bonuses.Bonus`; None: no bonus, and no pass of the online network.
-      mask_probability: that a head learns from a transition, see `bootstrap_masks`.
-
-    Raises:
-      ValueError: a value that cannot be, with the binding that it comes from.
-      ConfigError: if the bonus cannot be traced.
+      network: Online network.
+      target_network: Target network.
+      selector: (observations, seed) -> [B, K, A], the values by which double Q-learning chooses a';
+        None: the online network.
+      seed: Seed of its random choices.
+      xla: Whether XLA compiles the computation of targets.
     """
 
-    def __init__(
-        self,
-        replay,
-        network,
-        target_network,
-        seed,
-        batch_size,
-        alpha_1,
-        alpha_2,
-        bonus,
-        mask_probability,
-    ):
-        name = type(self).__name__
-        if batch_size < 1:
-            raise ValueError(f'{name}.batch_size must be at least 1, got {batch_size}')
-        if not 0 < mask_probability <= 1:
-            raise ValueError(
-                f'{name}.mask_probability must be above 0, at most 1, got {mask_probability}'
-            )
-        _build_bonus(name, bonus, replay, network, seed, alpha_1, alpha_2)
+    bonus = None
+
+    def __init__(self, replay, network, target_network, selector=None, seed=0, xla=False):
         self.replay = replay
         self.network = network
         self.target_network = target_network
-        self.batch_size = batch_size
-        self.alpha_1, self.alpha_2 = alpha_1, alpha_2
-        self.bonus = bonus
-        self.mask_probability = mask_probability
-        self._seed = seed
-        self._generator = tf.random.Generator.from_seed(seed)
+        self.selector = network if selector is None else selector
+        self.seed = seed
+        self.xla = xla
 
     @property
     def ready(self):
@@ -93,38 +73,90 @@ class Update:
         return self.replay.can_sample
 
     def next_batch(self):
-        """The batch of the next learner step, and what to log of it.
+        """The batch of the next learner step, and a report.
 
         Returns:
-          types.Batch; and a dict: 'bonus_mean' and 'next_bonus_mean' of the rows whose targets were
-          computed for it, unweighted and before normalisation, empty if there were none.
+          types.Batch; and {name: number} to log of the rows whose targets were computed for it,
+          empty if there were none: 'bonus_mean' and 'next_bonus_mean', unweighted and before
+          normalisation, and with a bonus those of `_effects`. Without those of s' if all these
+          rows are terminals.
         """
         raise NotImplementedError
 
     @property
     def trackables(self):
-        """What a checkpoint keeps as variables, by name."""
-        parts = {'update_generator': self._generator}
-        return parts if self.bonus is None else {**parts, 'bonus': self.bonus}
+        """{name: tf.Module or the like} that a checkpoint keeps."""
+        return {}
 
     def state(self):
-        """What a checkpoint keeps as arrays, by name."""
+        """{name: array} that a checkpoint keeps."""
         return {}
 
     def set_state(self, arrays):
-        """Takes over what `state` returned."""
+        """Restores the result of `state`."""
         del arrays
 
     def compiled_functions(self):
         """The tf.functions whose traces a run counts (`process/traces` in TensorBoard)."""
         return []
 
+
+class BootstrappedUpdate(Update):
+    """Targets with a bonus, and bootstrap masks.
+
+    Args:
+      parts: Positional arguments of Update.
+      xla: See Update.
+      batch_size: Transitions per learner step ("mini-batch size", paper, table 4).
+      alpha_1: Weight of the reward's bonus, B, which the online network gives.
+      alpha_2: Weight of the next value's bonus, B~, which the target network gives with Q~.
+      bonus: A `bonuses.Bonus`; None: no bonus, and no pass of the online network.
+      mask_probability: Probability that a head learns from a transition, see `bootstrap_masks`.
+      next_actions: Chooses a', maps Q-values [n, K, A] to actions [n, K] int32.
+
+    Raises:
+      ValueError: An argument is out of range; the message names the binding.
+      ConfigError: The bonus or the choice of a' cannot be traced.
+    """
+
+    def __init__(
+        self, *parts, xla, batch_size, alpha_1, alpha_2, bonus, mask_probability, next_actions
+    ):
+        super().__init__(*parts, xla=xla)
+        name = type(self).__name__
+        if batch_size < 1:
+            raise ValueError(f'{name}.batch_size must be at least 1, got {batch_size}')
+        if not 0 < mask_probability <= 1:
+            raise ValueError(
+                f'{name}.mask_probability must be above 0, at most 1, got {mask_probability}'
+            )
+        heads, num_actions = self.network.num_heads, self.network.num_actions
+        check_traced(
+            f'{name}.next_actions',
+            next_actions,
+            (tf.TensorSpec([None, heads, num_actions]),),
+            (None, heads),
+            'Q-values [n, K, A] to actions [n, K]',
+        )
+        _build_bonus(name, bonus, self.replay, self.network, self.seed, alpha_1, alpha_2)
+        self.batch_size = batch_size
+        self.alpha_1, self.alpha_2 = alpha_1, alpha_2
+        self.bonus = bonus
+        self.mask_probability = mask_probability
+        self.next_actions = next_actions
+        self._generator = tf.random.Generator.from_seed(self.seed)
+
+    @property
+    def trackables(self):
+        parts = {'update_generator': self._generator}
+        return parts if self.bonus is None else {**parts, 'bonus': self.bonus}
+
     def _masks(self, ids):
-        return bootstrap_masks(ids, self.network.num_heads, self.mask_probability, self._seed)
+        return bootstrap_masks(ids, self.network.num_heads, self.mask_probability, self.seed)
 
 
 @gin.configurable(denylist=['selector', 'seed', 'xla'])
-class EpisodicUpdate(Update):
+class EpisodicUpdate(BootstrappedUpdate):
     """Backward induction over whole episodes (paper, Algorithm 2), consumed from their end.
 
     The targets of a sampled episode are computed once; then each batch takes the next `batch_size`
@@ -132,10 +164,9 @@ class EpisodicUpdate(Update):
     is the consumption 'in_parts'; the others use fresh targets for every batch.
 
     Args:
-      replay, network, target_network, seed, batch_size, alpha_1, alpha_2, bonus, mask_probability:
-        see Update.
-      selector: not used here, see TransitionUpdate.
-      xla: whether XLA compiles the passes of the networks.
+      replay, network, target_network, selector, seed, xla: See Update; a' never comes from the
+        selector here.
+      batch_size, alpha_1, alpha_2, bonus, mask_probability, next_actions: See BootstrappedUpdate.
       beta: diffusion factor, or one for each head.
       greedy: how a' is read, see `targets.backward_induction`.
       mask_next_bonus: whether B~ has its factor 1{a' != a_{t+1}}.
@@ -156,28 +187,32 @@ class EpisodicUpdate(Update):
         selector=None,
         seed=0,
         xla=False,
-        batch_size: int = 32,
-        beta: float | Sequence[float] = 0.5,
+        batch_size: int = gin.REQUIRED,
+        beta: float | Sequence[float] = gin.REQUIRED,
         alpha_1: float = 0.0,
         alpha_2: float = 0.0,
         greedy: Literal[targets.GREEDY_READINGS] = 'initial',
         mask_next_bonus: bool = True,
+        next_actions: Callable = targets.greedy_actions,
         bonus: bonuses.Bonus | None = None,
         mask_probability: float = 1.0,
         tail: Literal[TAILS] = 'pad',
-        consumption: Literal[CONSUMPTIONS] = 'in_parts',
+        consumption: Literal[CONSUMPTIONS] = gin.REQUIRED,
         states_per_pass: int = 256,
     ):
         super().__init__(
             replay,
             network,
             target_network,
+            selector,
             seed,
-            batch_size,
-            alpha_1,
-            alpha_2,
-            bonus,
-            mask_probability,
+            xla=xla,
+            batch_size=batch_size,
+            alpha_1=alpha_1,
+            alpha_2=alpha_2,
+            bonus=bonus,
+            mask_probability=mask_probability,
+            next_actions=next_actions,
         )
         if tail not in TAILS:
             raise ValueError(f'EpisodicUpdate.tail must be one of {TAILS}, got {tail!r}')
@@ -204,14 +239,12 @@ class EpisodicUpdate(Update):
             logging.warning(
                 'EpisodicUpdate.tail = %r changes nothing: consumption is %r.', tail, consumption
             )
-        del selector
         self.beta = np.float32(beta)
         self.greedy = greedy
         self.mask_next_bonus = mask_next_bonus
         self.tail = tail
         self.consumption = consumption
         self.states_per_pass = states_per_pass
-        self._xla = xla
         self._passes = {
             network: tf.function(
                 functools.partial(self._pass, network), jit_compile=xla or None, autograph=False
@@ -268,7 +301,7 @@ class EpisodicUpdate(Update):
         episode = np.repeat(
             np.arange(len(episodes), dtype=np.int32), [len(e.actions) for e in episodes]
         )
-        y, *means = self._compiled_targets(frames, actions, rewards, discounts, episode)
+        y, means = self._compiled_targets(frames, actions, rewards, discounts, episode)
         places = np.arange(len(actions)) + self.replay.history * episode
         return _Pending(frames, places, actions, y.numpy(), ids, len(actions)), _report(means)
 
@@ -279,10 +312,11 @@ class EpisodicUpdate(Update):
             targets=pending.targets[start:end],
             weights=np.ones(end - start, np.float32),
             masks=self._masks(pending.ids[start:end]),
+            ids=pending.ids[start:end],
         )
 
     def _episode_targets(self, frames, actions, rewards, discounts, episode):
-        """Targets [n, K] of episodes one after another, mean B, mean B~.
+        """Targets [n, K] of episodes one after another, and the numbers that are reported.
 
         Args:
           frames: [sum of history + T, *frame], each episode's after its context.
@@ -295,16 +329,19 @@ class EpisodicUpdate(Update):
         next_q = tf.gather(self._q_values(self.target_network, frames[1:]), places)  # Q~, [n, K, A]
         newest = places + history - 1
         last = tf.concat([episode[1:] != episode[:-1], [True]], axis=0)
-        shown = tf.sort(tf.concat([newest, 1 + tf.boolean_mask(newest, last)], axis=0))
+        ends = last & (discounts > 0)  # What a terminal leads to is unspecified.
+        shown = tf.sort(tf.concat([newest, 1 + tf.boolean_mask(newest, ends)], axis=0))
+        here = rows + tf.cumsum(tf.cast(ends, tf.int32), exclusive=True)
         experience = types.Experience(
             tf.gather(frames, shown),
-            rows + episode,
-            rows + episode + 1,
+            here,
+            here + tf.cast(ends | ~last, tf.int32),
             actions,
+            discounts,
             next_q,
             lambda: tf.gather(self._q_values(self.network, frames[:-1]), places),
         )
-        reward_bonus, next_bonus, means = _bonuses(self.bonus, experience)
+        reward_bonus, next_bonus, means = _bonuses(self.bonus, experience, self.alpha_2)
         y = targets.backward_induction(
             rewards,
             discounts,
@@ -318,15 +355,16 @@ class EpisodicUpdate(Update):
             greedy=self.greedy,
             mask_next_bonus=self.mask_next_bonus,
             last=last,
+            next_actions=self.next_actions,
         )
-        return (y, *means)
+        return y, means
 
     def _q_values(self, network, frames):
         """The values of all stacks in [history - 1 + n, *frame]: -> [n, K, A]."""
         context = self.replay.history - 1
         seed = self._generator.make_seeds()[:, 0]
         count = chunks.num_rows(frames) - context
-        if self._xla:  # It compiles anew for each shape.
+        if self.xla:  # It compiles anew for each shape.
             missing = -count % _XLA_STATE_MULTIPLE
             frames = tf.pad(frames, [[0, missing]] + [[0, 0]] * (len(frames.shape) - 1))
         q_values = chunks.in_passes(
@@ -355,15 +393,12 @@ class EpisodicUpdate(Update):
 
 
 @gin.configurable(denylist=['selector', 'seed', 'xla'])
-class TransitionUpdate(Update):
+class TransitionUpdate(BootstrappedUpdate):
     """Targets over one step, or a few, for transitions drawn uniformly (BootDQN, DQN and others).
 
     Args:
-      replay, network, target_network, seed, batch_size, alpha_1, alpha_2, bonus, mask_probability:
-        see Update.
-      xla: whether XLA compiles the targets.
-      selector: (observations, seed) -> [B, K, A], what double Q-learning chooses a' by; None: the
-        online network.
+      replay, network, target_network, selector, seed, xla: See Update.
+      batch_size, alpha_1, alpha_2, bonus, mask_probability, next_actions: See BootstrappedUpdate.
       double_q: choose a' by the selector, not by the target network (van Hasselt et al. 2016).
       n_steps: that a target goes over before it bootstraps.
     """
@@ -376,24 +411,28 @@ class TransitionUpdate(Update):
         selector=None,
         seed=0,
         xla=False,
-        batch_size: int = 32,
+        batch_size: int = gin.REQUIRED,
         alpha_1: float = 0.0,
         alpha_2: float = 0.0,
         bonus: bonuses.Bonus | None = None,
         mask_probability: float = 1.0,
         double_q: bool = False,
         n_steps: int = 1,
+        next_actions: Callable = targets.greedy_actions,
     ):
         super().__init__(
             replay,
             network,
             target_network,
+            selector,
             seed,
-            batch_size,
-            alpha_1,
-            alpha_2,
-            bonus,
-            mask_probability,
+            xla=xla,
+            batch_size=batch_size,
+            alpha_1=alpha_1,
+            alpha_2=alpha_2,
+            bonus=bonus,
+            mask_probability=mask_probability,
+            next_actions=next_actions,
         )
         if n_steps < 1:
             raise ValueError(f'TransitionUpdate.n_steps must be at least 1, got {n_steps}')
@@ -402,7 +441,6 @@ class TransitionUpdate(Update):
                 f'TransitionUpdate.bonus: {type(bonus).__name__} as configured needs whole '
                 "episodes in order (an RndBonus takes scale_by = 'bonuses' here)"
             )
-        self.selector = network if selector is None else selector
         self.n_steps = n_steps
         self.double_q = double_q
         self._compiled_targets = Compiled(self._targets, xla=xla)
@@ -410,13 +448,14 @@ class TransitionUpdate(Update):
     def next_batch(self):
         """See Update: `batch_size` rows, drawn uniformly."""
         rows = self.replay.sample_transitions(self.batch_size, self.n_steps)
-        y, *means = self._compiled_targets(*rows[:-1])
+        y, means = self._compiled_targets(*rows[:-1])
         batch = types.Batch(
             rows.observations,
             rows.actions,
             y.numpy(),
             weights=np.ones(self.batch_size, np.float32),
             masks=self._masks(rows.ids),
+            ids=rows.ids,
         )
         return batch, _report(means)
 
@@ -427,16 +466,19 @@ class TransitionUpdate(Update):
         history, seeds = self.replay.history, tf.unstack(self._generator.make_seeds(3), axis=1)
         next_q = self.target_network(next_observations, seeds[0])
         online_next_q = self.selector(next_observations, seeds[1]) if self.double_q else None
-        rows = tf.range(tf.shape(actions)[0])
+        rows, known = tf.range(tf.shape(actions)[0]), discounts > 0
+        after = tf.boolean_mask(_newest(next_observations, history), known)
+        places = tf.shape(actions)[0] + tf.cumsum(tf.cast(known, tf.int32), exclusive=True)
         experience = types.Experience(
-            _newest(tf.concat([observations, next_observations], axis=0), history),
+            tf.concat([_newest(observations, history), after], axis=0),
             rows,
-            rows + tf.shape(actions)[0],
+            tf.where(known, places, rows),
             actions,
+            discounts,
             next_q,
             lambda: self.network(observations, seeds[2]),
         )
-        reward_bonus, next_bonus, means = _bonuses(self.bonus, experience)
+        reward_bonus, next_bonus, means = _bonuses(self.bonus, experience, self.alpha_2)
         y = targets.one_step(
             rewards,
             discounts,
@@ -446,8 +488,9 @@ class TransitionUpdate(Update):
             alpha_1=self.alpha_1,
             alpha_2=self.alpha_2,
             online_next_q=online_next_q,
+            next_actions=self.next_actions,
         )
-        return (y, *means)
+        return y, means
 
 
 def bootstrap_masks(ids, num_heads, probability, seed):
@@ -502,6 +545,7 @@ def _build_bonus(update, bonus, replay, network, seed, alpha_1, alpha_2):
             rows,
             rows,
             rows,
+            tf.TensorSpec([None]),
             tf.TensorSpec(q_values),
             tf.TensorSpec(q_values),
         ),
@@ -510,12 +554,37 @@ def _build_bonus(update, bonus, replay, network, seed, alpha_1, alpha_2):
     )
 
 
-def _bonuses(bonus, experience):
-    """B, B~ and their means."""
-    if bonus is not None:
-        return bonus(experience)
+def _bonuses(bonus, experience, alpha_2):
+    """B, B~ and the numbers that are reported, in the order of _MEANS and _BONUS_MEANS."""
     next_q = experience.next_q
-    return tf.zeros_like(next_q[:, 0, 0]), tf.zeros_like(next_q[:, 0]), (0.0, 0.0)
+    if bonus is None:
+        return tf.zeros_like(next_q[:, 0, 0]), tf.zeros_like(next_q[:, 0]), tf.zeros(len(_MEANS))
+    *both, means = bonus(experience)
+    reward_bonus, next_bonus = (tf.cast(x, tf.float32) for x in both)
+    numbers = (*means, *_effects(experience, reward_bonus, next_bonus, alpha_2))
+    return reward_bonus, next_bonus, tf.stack([tf.cast(x, tf.float32) for x in numbers])
+
+
+def _effects(experience, reward_bonus, next_bonus, alpha_2):
+    """How large the bonuses are beside Q~, in the order of _BONUS_MEANS, scalars.
+
+    They are the means of B and of B~ as they enter the target, before their weights; of the gap
+    between the best and the second-best action by Q~ in each head, NaN if there is one action; and
+    of whether Q~ + alpha_2 B~ has another best action than Q~. Terminals count in the first only.
+    """
+    next_q, counted = experience.next_q, experience.discounts > 0
+    gap = np.nan * next_q[..., 0]
+    if next_q.shape[-1] > 1:
+        best = tf.math.top_k(next_q, 2).values
+        gap = best[..., 0] - best[..., 1]
+    optimistic = next_q + alpha_2 * next_bonus[:, None]
+    changes = tf.argmax(optimistic, axis=-1) != tf.argmax(next_q, axis=-1)
+    return (
+        tf.reduce_mean(reward_bonus),
+        chunks.mean_of_rows(next_bonus, counted),
+        chunks.mean_of_rows(gap, counted),
+        chunks.mean_of_rows(tf.cast(changes, tf.float32), counted),
+    )
 
 
 def _newest(observations, history):
@@ -524,7 +593,8 @@ def _newest(observations, history):
 
 
 def _report(means):
-    return dict(zip(('bonus_mean', 'next_bonus_mean'), map(float, means)))
+    means = dict(zip(_MEANS + _BONUS_MEANS, map(float, means.numpy())))
+    return {name: mean for name, mean in means.items() if not np.isnan(mean)}
 
 
 def _stack(frames, history):

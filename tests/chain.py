@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from ob2i_tf import types
+
 
 class Chain:
     """Right leads from the first of 5 states to a reward of 1 at the last, left pays 0.01.
@@ -45,8 +47,9 @@ def play(agent, env, agent_steps):
     while agent.agent_steps < agent_steps:
         actions = agent.act(observations)
         agent.learn()
+        acted_on = observations
         observations, *results = env.step(actions)
-        agent.observe(actions, observations, *results)
+        agent.observe(types.EnvStep(acted_on, actions, observations, *results))
         heads += agent.heads[results[-1]['game_over']].tolist()
     agent.end()
     return heads

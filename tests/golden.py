@@ -21,7 +21,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-TABLES = ('train', 'eval', 'episodes', 'eval_episodes')
+TABLES = ('train', 'eval', 'episodes', 'eval_episodes', 'bonus')
 COMMON = {
     'Runner.num_iterations': 2,
     'Runner.training_steps': 300,
@@ -78,10 +78,12 @@ def run_row(row, folder):
             shutil.rmtree(max((resumed / 'checkpoints').iterdir()))
 
 
-def rows_of(base_dir):
-    """[(table, line number, line)] of a run, without the speed."""
+def rows_of(base_dir, without=()):
+    """[(table, line number, line)] of a run, without the speed and the tables `without`."""
     found = []
     for table in TABLES:
+        if table in without:
+            continue
         lines = (base_dir / f'{table}.csv').read_text().splitlines()
         if table == 'train':
             lines = [line.rpartition(',')[0] for line in lines]
@@ -93,7 +95,8 @@ def difference(one, other):
     """Describes the first difference between two runs; '' if there is none."""
     if not other.exists():
         return 'not run there'
-    pairs = set(rows_of(one)) ^ set(rows_of(other))
+    missing = [name for name in TABLES if not (other / f'{name}.csv').exists()]  # Added since.
+    pairs = set(rows_of(one, missing)) ^ set(rows_of(other, missing))
     return '{}.csv:{}: {}'.format(*min(pairs)) if pairs else ''
 
 

@@ -36,6 +36,7 @@ MODULES = (
     'networks',
     'posteriors',
     'replay',
+    'training.episode_files',
     'updates',
     'learner',
     'agent',

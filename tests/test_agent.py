@@ -14,14 +14,13 @@ from ob2i_tf import (
     networks,
     optimizers,
     posteriors,
-    schedules,
-    updates,
+    types,
 )
-from ob2i_tf.agent import Agent, check_schedule
+from ob2i_tf.agent import check_schedule
 from ob2i_tf.errors import ConfigError
-from ob2i_tf.learner import QLearner
+from ob2i_tf.learner import QLearner, huber
 from ob2i_tf.replay import EpisodeReplay
-from tests import chain
+from tests import atari, chain
 
 
 class Corridor:
@@ -68,7 +67,7 @@ class Tape:
             )
             for seed in (1, 2)
         )
-        self.learner = QLearner(network, target)
+        self.learner = atari.QLearner(network, target)
         self.steps, self.copies = [], []
         self._agent_steps = agent_steps
         step, copy = self.learner.step, self.learner.update_target
@@ -81,12 +80,12 @@ def play(agent_steps, num_envs=1, corridor=None, **keywords):
     agent = None
     tape = Tape(lambda: agent.agent_steps, env.history)
     replay = EpisodeReplay((1,), 10_000, history=env.history, seed=0)
-    update = updates.EpisodicUpdate(replay, tape.learner.network, tape.learner.target_network)
+    update = atari.EpisodicUpdate(replay, tape.learner.network, tape.learner.target_network)
     keywords = {'learning_starts': 40, 'train_period': 4, 'target_period': 30, **keywords}
     pair = tape.learner.network, tape.learner.target_network
     posterior = posteriors.EnsemblePosterior(*pair, replay, num_envs, 0)
     rng = np.random.default_rng(0)
-    agent = Agent(tape.learner, posterior, update, replay, num_envs, rng, **keywords)
+    agent = atari.Agent(tape.learner, posterior, update, replay, num_envs, rng, **keywords)
     agent.begin(env.stacks[:, None])
     heads, epsilons, actions = [], [], []
     observations = env.stacks[:, None]
@@ -96,8 +95,9 @@ def play(agent_steps, num_envs=1, corridor=None, **keywords):
         action = agent.act(observations)
         actions.append(action)
         agent.learn()
+        acted_on = observations
         observations, *results = env.step()
-        agent.observe(action, observations, *results)
+        agent.observe(types.EnvStep(acted_on, action, observations, *results))
     return agent, tape, replay, env, np.array(heads), np.array(epsilons), np.array(actions)
 
 
@@ -132,7 +132,7 @@ def test_epsilon_changes_at_its_very_step():
 
 
 def test_a_schedule_is_evaluated_over_the_whole_run():
-    check_schedule(schedules.linear, 5_000_000)
+    check_schedule(atari.linear, 5_000_000)
     check_schedule(lambda steps: 0.5 if steps <= 10_000 else 2.0, 10_000)
     with pytest.raises(ConfigError, match='a number in 0..1, got 2.0 at 9999'):
         check_schedule(lambda steps: 2.0 if steps == 9_999 else 0.5, 10_000)
@@ -143,7 +143,7 @@ def test_a_schedule_is_evaluated_over_the_whole_run():
         ConfigError, match='Agent.epsilon fails at 200 agent steps: IndexError: list index out'
     ):
         check_schedule(lambda steps: pieces[steps // 100], 300)
-    check_schedule(schedules.linear, 10**21)
+    check_schedule(atari.linear, 10**21)
 
 
 @pytest.mark.parametrize('warmup, random_steps', [('random', 40), ('epsilon_greedy', 0)])
@@ -207,16 +207,17 @@ def test_replay_rebuilds_the_stacks_of_breakout_over_several_lives(restart):
     ]
     replay = EpisodeReplay((84, 84), 10_000, history=4, seed=0)
     posterior = posteriors.EnsemblePosterior(*pair, replay, 1, 0)
-    agent = Agent(None, posterior, None, replay, 1, np.random.default_rng(0))
+    agent = atari.Agent(None, posterior, None, replay, 1, np.random.default_rng(0))
     observations, _ = env.reset()
     agent.begin(observations)
     acted_on, led_to, rng = [], [], np.random.default_rng(0)
     while replay.num_episodes < 12:  # A game has five lives.
         acted_on.append(observations[0])
         actions = rng.integers(4, size=1)
-        observations, *results, info = env.step(actions)
-        led_to.append(info['final_obs'][0])
-        for episode in agent.record(actions, observations, *results, info['final_obs']):
+        step = types.EnvStep(observations, actions, *env.step(actions))
+        observations = step.observations
+        led_to.append(step.info['final_obs'][0])
+        for episode in agent.record(step):
             replay.add_episode(episode)
     rows = replay.sample_transitions(300)
     np.testing.assert_array_equal(rows.observations, np.stack([acted_on[i] for i in rows.ids]))
@@ -291,7 +292,7 @@ def on_a_chain(
     learner=None,
     posterior=posteriors.EnsemblePosterior,
     posterior_settings=None,
-    update=updates.TransitionUpdate,
+    update=atari.TransitionUpdate,
     update_settings=None,
     epsilon=0.0,
     **keywords,
@@ -320,7 +321,7 @@ def on_a_chain(
         'target_period': 10,
         **keywords,
     }
-    return Agent(
+    return atari.Agent(
         learner, believed, update, replay, num_envs, rng, epsilon=lambda _: epsilon, **keywords
     )
 
@@ -329,7 +330,12 @@ METHODS = {
     'ube': {
         'posterior': posteriors.UncertaintyBellmanPosterior,
         'update_settings': {'double_q': True},
-        'posterior_settings': {'n_steps': 5, 'hidden_units': 8, 'scale': 0.1},
+        'posterior_settings': {
+            'n_steps': 5,
+            'hidden_units': 8,
+            'scale': 0.1,
+            'optimizer': functools.partial(optimizers.rmsprop, 2.5e-4),
+        },
     },
     'bayesian_dqn': {
         'network': {'train_output': False},
@@ -348,7 +354,7 @@ METHODS = {
     'bebu_rnd': {
         'network': {'num_heads': 3},
         'preferences': acting.head_preferences,
-        'update': updates.EpisodicUpdate,
+        'update': atari.EpisodicUpdate,
         'epsilon': 0.2,
         'update_settings': {
             'alpha_1': 0.01,
@@ -363,7 +369,7 @@ METHODS = {
         'posterior': posteriors.AdaptivePosterior,
         'posterior_settings': {'selection_period': 150},
         'preferences': acting.head_preferences,
-        'update': updates.EpisodicUpdate,
+        'update': atari.EpisodicUpdate,
         'learner': {'loss_scale': 3.0},
         'epsilon': 0.2,
         'update_settings': {'beta': (0.0, 0.5, 1.0)},
@@ -372,11 +378,11 @@ METHODS = {
         'network': {'num_heads': 5},
         'preferences': acting.ids_preferences,
         'update_settings': {'double_q': True},
-        'learner': {'loss': 'huber'},
+        'learner': {'loss': huber},
     },
     'dqn_rmsprop': {
         'optimizer': functools.partial(optimizers.rmsprop, 3e-3, epsilon=1e-4),
-        'learner': {'loss': 'huber', 'max_gradient_norm': None},
+        'learner': {'loss': huber, 'max_gradient_norm': None},
         'epsilon': 0.2,
     },
 }
@@ -445,10 +451,11 @@ def test_the_score_belongs_to_the_learner_that_played(small_networks):
         heads = agent.heads.copy()
         actions = agent.act(observations)
         agent.learn()
-        observations, rewards, *results = env.step(actions)
-        agent.observe(actions, observations, rewards, *results)
+        step = types.EnvStep(observations, actions, *env.step(actions))
+        observations = step.observations
+        agent.observe(step)
         if agent.agent_steps > 40:  # The first 40 actions are nobody's.
-            np.add.at(scores, heads, rewards)
+            np.add.at(scores, heads, step.rewards)
     np.testing.assert_allclose(agent.posterior.state()['scores'], scores, rtol=1e-6)
     assert len(set(scores.round(3))) == 3
 

@@ -2,10 +2,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ob2i_tf import bonuses, networks, types, updates
+from ob2i_tf import bonuses, networks, types
 from ob2i_tf.errors import ConfigError
+from ob2i_tf.learner import QLearner
 from ob2i_tf.moments import RunningStd
 from ob2i_tf.replay import EpisodeReplay
+from tests import atari
 
 
 def test_ensemble_std_is_the_population_std():
@@ -64,8 +66,9 @@ def test_running_std_with_a_prior_is_the_released_recursion():
     np.testing.assert_allclose(running.std, np.sqrt(variance), rtol=1e-12)
 
 
-def experience(q_values, next_q, actions):
-    return types.Experience(None, None, None, actions, next_q, lambda: q_values)
+def experience(q_values, next_q, actions, discounts=None):
+    discounts = tf.ones(tf.shape(actions)) if discounts is None else discounts
+    return types.Experience(None, None, None, actions, discounts, next_q, lambda: q_values)
 
 
 def q_tables(length=70, heads=5, num_actions=3):
@@ -109,6 +112,37 @@ def test_rows_at_a_time_divides_each_chunk_by_what_was_seen_so_far():
         )
 
 
+@pytest.mark.parametrize('rows_at_a_time', [0, 2])
+def test_terminals_do_not_enter_the_moments_of_the_next_bonus(rows_at_a_time):
+    """By hand: two heads, one action, so that B~ is half their difference: 1, 3, 100, 5."""
+    next_q = np.array([[0, 2], [0, 6], [0, 200], [0, 10]], np.float32)[..., None]
+    discounts = np.array([0.9, 0.9, 0, 0.9], np.float32)
+    std = np.std([1, 3, 5])
+    last_std = np.std([100, 5]) if rows_at_a_time else None
+    for released in (False, True):
+        bonus = bonuses.UcbBonus(
+            prior_count=0.0, rows_at_a_time=rows_at_a_time, terminal_next_bonus=released
+        )
+        compiled = tf.function(lambda *x, bonus=bonus: bonus(experience(*x)))
+        _, next_bonus, means = compiled(next_q, next_q, np.zeros(4, np.int32), discounts)
+        if released:
+            std = np.std([1, 3, 100, 5])
+        assert float(bonus.next_bonus_std.count) == (8 if released else 6)  # Each once per head.
+        np.testing.assert_allclose(bonus.next_bonus_std.std, std, rtol=1e-12)
+        np.testing.assert_allclose(next_bonus[:2, 0], [1 / std, 3 / std], rtol=1e-6)
+        if rows_at_a_time:  # The 5 alone has standard deviation 0, which divides by 1.
+            divisor = last_std if released else 1
+            np.testing.assert_allclose(next_bonus[3, 0], 5 / divisor, rtol=1e-6)
+        np.testing.assert_allclose(means[1], 3, rtol=1e-6)
+
+
+def test_a_bonus_of_nothing_but_terminals_has_no_mean():
+    next_q = np.array([[[0.0], [2.0]]], np.float32)
+    bonus = bonuses.UcbBonus()
+    _, next_bonus, means = bonus(experience(next_q, next_q, [0], np.zeros(1)))
+    assert float(next_bonus[0, 0]) == 1 and float(means[0]) == 1 and np.isnan(means[1])
+
+
 # RND.
 
 
@@ -130,7 +164,7 @@ def rnd_experience(frames, next_frames, heads=2, num_actions=3):
     next_q = np.zeros((len(frames), heads, num_actions), np.float32)
     rows = np.arange(len(frames))
     both = np.concatenate([frames, next_frames]).astype(np.float32)
-    return types.Experience(both, rows, rows + len(rows), None, next_q, None)
+    return types.Experience(both, rows, rows + len(rows), None, np.ones(len(rows)), next_q, None)
 
 
 def dense(layers, x):
@@ -222,13 +256,14 @@ def episodes_of(frames, episode):
     """Episodes one after another: the frames of all, and the number of the episode of each row."""
     first = np.arange(len(episode)) + episode
     next_q = np.zeros((len(episode), 2, 3), np.float32)
-    return types.Experience(frames, first, first + 1, None, next_q, None)
+    return types.Experience(frames, first, first + 1, None, np.ones(len(episode)), next_q, None)
 
 
 def rnd_experience_of(frames, next_frames):
     count = tf.shape(frames)[0]
     both, rows = tf.concat([frames, next_frames], axis=0), tf.range(count)
-    return types.Experience(both, rows, rows + count, None, tf.zeros((count, 2, 3)), None)
+    next_q = tf.zeros((count, 2, 3))
+    return types.Experience(both, rows, rows + count, None, tf.ones(count), next_q, None)
 
 
 def test_rnd_predictor_learns_what_it_sees_and_the_target_never_changes():
@@ -359,11 +394,11 @@ def stacked_parts(discount):
     return replay, *pair, episode
 
 
-@pytest.mark.parametrize('update', [updates.EpisodicUpdate, updates.TransitionUpdate])
+@pytest.mark.parametrize('update', [atari.EpisodicUpdate, atari.TransitionUpdate])
 def test_updates_refuse_and_accept_rnd_by_whether_it_needs_order(update):
     parts = stacked_parts(0.9)[:3]
     ordered = build_rnd((2, 2), scale_by='returns')
-    if update is updates.TransitionUpdate:
+    if update is atari.TransitionUpdate:
         with pytest.raises(ValueError, match="RndBonus .* whole episodes .*scale_by = 'bonuses'"):
             update(*parts, bonus=ordered)
     else:
@@ -372,8 +407,85 @@ def test_updates_refuse_and_accept_rnd_by_whether_it_needs_order(update):
     batch, report = update(*parts, bonus=bonus, alpha_1=1.0, alpha_2=1.0).next_batch()
     assert np.isfinite(batch.targets).all()
     assert report['bonus_mean'] > 0 and report['next_bonus_mean'] > 0
-    batches = 1 if update is updates.EpisodicUpdate else 2  # 9 frames of an episode, or 2 x 32.
+    batches = 1 if update is atari.EpisodicUpdate else 2  # 9 frames of an episode, or 2 x 32.
     assert int(bonus._optimizer.iterations) == batches
+
+
+@pytest.mark.parametrize(
+    'update, bonus',
+    [
+        (atari.EpisodicUpdate, lambda: bonuses.UcbBonus(normalize_reward_bonus=True)),
+        (atari.TransitionUpdate, bonuses.UcbBonus),
+        (atari.EpisodicUpdate, lambda: small_rnd('returns')),
+        (atari.EpisodicUpdate, lambda: small_rnd('bonuses', 'next_state')),
+        (atari.TransitionUpdate, lambda: small_rnd('bonuses')),
+    ],
+)
+@pytest.mark.parametrize('lengths', [(9, 7), (1,)])
+def test_the_frame_after_a_terminal_changes_nothing(update, bonus, lengths):
+    """Byte for byte: targets, reports, moments, RND's weights, and the weights that are learned."""
+    runs = []
+    for seed in (1, 2):
+        replay, network, target_network, _ = stacked_parts(0.9)
+        rng = np.random.default_rng(0)
+        replay = EpisodeReplay((2, 2), 100, history=HISTORY, seed=3)
+        for length in lengths:
+            frames = rng.integers(0, 256, (length + 1, 2, 2), dtype=np.uint8)
+            frames[-1] = np.random.default_rng(seed).integers(0, 256, (2, 2))
+            discounts = np.array([0.9] * (length - 1) + [0], np.float32)
+            actions = rng.integers(3, size=length)
+            rewards = rng.normal(size=length).astype(np.float32)
+            replay.add_episode(types.Episode(frames, actions, rewards, discounts))
+        made = update(replay, network, target_network, bonus=bonus(), alpha_1=1.0, alpha_2=1.0)
+        learner, seen = QLearner(network, target_network, 0), []
+        for _ in range(6):
+            batch, report = made.next_batch()
+            seen += [batch.targets, *report.values(), *learner.step(batch).values()]
+            assert ('next_bonus_mean' in report) == (bool(report) and len(lengths) > 1)
+        for part in (*made.bonus.variables, *network.variables):
+            seen.append(part.numpy())
+        runs.append([np.asarray(x).tobytes() for x in seen])
+    assert runs[0] == runs[1]
+
+
+def small_rnd(scale_by, reward_state='state'):
+    return bonuses.RndBonus(
+        conv_layers=((4, 2, 1),),
+        features=4,
+        predictor_layers=(4,),
+        scale_by=scale_by,
+        reward_state=reward_state,
+    )
+
+
+@pytest.mark.parametrize('update', [atari.EpisodicUpdate, atari.TransitionUpdate])
+def test_a_bonus_sees_the_frames_of_an_episode_but_what_follows_a_terminal(update):
+    seen = []
+
+    class Spy(Pixels):
+        def __call__(self, experience):
+            tf.py_function(lambda *x: seen.append([y.numpy() for y in x]), experience[:3], [])
+            return super().__call__(experience)
+
+    replay, network, target_network, episode = stacked_parts(0.9)
+    discounts = episode.discounts.copy()
+    discounts[-1] = 0
+    ended = EpisodeReplay((2, 2), 100, history=HISTORY, seed=3)
+    ended.add_episode(episode._replace(discounts=discounts))
+    for stored, last in ((replay, 8), (ended, 7)):
+        batch, _ = update(stored, network, target_network, bonus=Spy(), alpha_1=1.0).next_batch()
+        frames, here, after = seen.pop()
+        rows = np.arange(int(batch.weights.sum()))
+        if update is atari.EpisodicUpdate:
+            np.testing.assert_array_equal(frames, episode.observations[: last + 1])
+            np.testing.assert_array_equal(here, rows)
+            np.testing.assert_array_equal(after, np.minimum(rows + 1, last))
+        newest = batch.observations[rows, ..., -1]
+        t = [np.flatnonzero((episode.observations == x).all((1, 2)))[0] for x in newest]
+        np.testing.assert_array_equal(frames[here], newest)
+        np.testing.assert_array_equal(
+            frames[after], episode.observations[np.minimum(np.array(t) + 1, last)]
+        )
 
 
 class Pixels(bonuses.Bonus):
@@ -386,7 +498,7 @@ class Pixels(bonuses.Bonus):
         return state, next_bonus, (tf.reduce_mean(state), tf.reduce_mean(next_state))
 
 
-@pytest.mark.parametrize('update', [updates.EpisodicUpdate, updates.TransitionUpdate])
+@pytest.mark.parametrize('update', [atari.EpisodicUpdate, atari.TransitionUpdate])
 def test_a_bonus_sees_the_newest_frames_of_s_and_of_the_next_s(update):
     replay, network, target_network, episode = stacked_parts(0.5)
     for weights in network, target_network:
@@ -400,7 +512,7 @@ def test_a_bonus_sees_the_newest_frames_of_s_and_of_the_next_s(update):
         bonus=bonus,
         alpha_1=2.0,
         alpha_2=3.0,
-        **({'beta': 0.0, 'mask_next_bonus': False} if update is updates.EpisodicUpdate else {}),
+        **({'beta': 0.0, 'mask_next_bonus': False} if update is atari.EpisodicUpdate else {}),
     )
     batch, report = made.next_batch()
     pixels = episode.observations.sum((1, 2), dtype=float)
@@ -409,7 +521,7 @@ def test_a_bonus_sees_the_newest_frames_of_s_and_of_the_next_s(update):
         newest = batch.observations[row, ..., -1]
         (t,) = np.flatnonzero((episode.observations == newest).all((1, 2)))
         np.testing.assert_allclose(batch.targets[row], [y[t]] * 2, rtol=1e-5)
-    if update is updates.EpisodicUpdate:
+    if update is atari.EpisodicUpdate:
         np.testing.assert_allclose(
             [report['bonus_mean'], report['next_bonus_mean']],
             [pixels[:-1].mean(), pixels[1:].mean()],

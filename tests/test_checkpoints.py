@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ob2i_tf import errors
-from ob2i_tf.training import checkpoints, disk, run_folder
+from ob2i_tf.training import checkpoints, disk
 from ob2i_tf.training.checkpoints import Checkpoints
 
 
@@ -111,8 +111,8 @@ def test_arrays_that_do_not_fit_into_memory_are_not_read(tmp_path, monkeypatch):
         with pytest.raises(
             MemoryError, match='arrays.npz holds 1,000,128 bytes, and 999,999 are free'
         ):
-            run_folder.read_arrays(tmp_path)
-    assert run_folder.read_arrays(tmp_path)['zeros'].sum() == 0
+            checkpoints.read_arrays(tmp_path)
+    assert checkpoints.read_arrays(tmp_path)['zeros'].sum() == 0
 
 
 def test_an_array_that_is_larger_than_its_file_is_an_error(tmp_path):
@@ -120,7 +120,7 @@ def test_an_array_that_is_larger_than_its_file_is_an_error(tmp_path):
     with zipfile.ZipFile(tmp_path / 'arrays.npz', 'w') as archive, archive.open('a.npy', 'w') as a:
         np.lib.format.write_array_header_1_0(a, header)
     with pytest.raises(ValueError):
-        run_folder.read_arrays(tmp_path)
+        checkpoints.read_arrays(tmp_path)
 
 
 def test_links_are_removed_and_what_they_lead_to_stays(tmp_path):

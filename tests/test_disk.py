@@ -7,7 +7,8 @@ import pytest
 
 from ob2i_tf import errors
 from ob2i_tf.analysis import load
-from ob2i_tf.training import disk, logs, run_folder
+from ob2i_tf.training import disk, logs
+from ob2i_tf.training.run_folder import RunFolder
 
 
 def fsynced(monkeypatch):
@@ -149,8 +150,7 @@ def test_pipes_and_devices_are_refused_not_waited_for(tmp_path, make):
         with pytest.raises(OSError, match=r'train\.csv'):
             use()
     with pytest.raises(errors.UserError, match='Not a regular file'):
-        run_folder.check_config(tmp_path)
-    run_folder.check_data(tmp_path, None)
+        RunFolder(tmp_path).check_config('')
     said = []
     assert load.read_csv(tmp_path / 'train.csv', ('frames',), said.append).empty
     assert said == ['train.csv cannot be read: Not a regular file']
@@ -162,4 +162,4 @@ def test_a_configuration_that_may_not_be_read_is_named(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, 'open', deny)
     with pytest.raises(errors.UserError, match='cannot be read: .*Permission denied: .*config.gin'):
-        run_folder.check_config(tmp_path)
+        RunFolder(tmp_path).check_config('')

@@ -18,7 +18,8 @@ import pytest
 
 from campaigns import campaign, injections, runs
 from ob2i_tf.errors import UserError
-from ob2i_tf.training import checkpoints, disk, run_folder
+from ob2i_tf.training import checkpoints, disk
+from ob2i_tf.training.run_folder import RunFolder
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -95,7 +96,7 @@ def _change_state(folder, **items):
 
 
 def _no_tables(folder):
-    _change_state(folder, csv={})
+    _change_state(folder, tables={})
 
 
 def _another_iteration(folder):
@@ -160,7 +161,7 @@ def test_a_linked_folder_in_a_run_folder_is_refused(tmp_path, name):
     (tmp_path / 'outside').mkdir()
     (tmp_path / 'run' / name).symlink_to('../outside')
     with pytest.raises(UserError, match=f'run/{name} is a symbolic link'):
-        run_folder.check_unlinked(tmp_path / 'run')
+        RunFolder(tmp_path / 'run').check_unlinked()
 
 
 def test_an_error_speaks_of_earlier_checkpoints_only_where_there_are_some(tmp_path):

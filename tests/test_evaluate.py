@@ -151,7 +151,9 @@ def test_a_run_is_not_played_with_other_digits(runs, tmp_path, capsys):
     assert 'was begun with 60,000 digits' in capsys.readouterr().err
     with pytest.raises(SystemExit) as stopped:
         evaluate.main([str(other), '--seed=-1', f'--out={tmp_path}/games.csv'])
-    assert stopped.value.code == 2 and "'-1' is no number from 0" in capsys.readouterr().err
+    assert (
+        stopped.value.code == 2 and "must be an integer >= 0, got '-1'" in capsys.readouterr().err
+    )
 
 
 def test_a_folder_as_the_file_to_write_is_refused_before_anything_is_played(tmp_path, capsys):

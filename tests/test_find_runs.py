@@ -4,7 +4,7 @@ import os
 
 from ob2i_tf import evaluate
 from ob2i_tf.analysis import load
-from ob2i_tf.training.find_runs import find_runs
+from ob2i_tf.training.run_folder import find_runs
 from tests.analysis.folders import write_run
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from ob2i_tf import config
+from ob2i_tf.errors import ConfigError
 from ob2i_tf.training import runner  # noqa: F401, which registers all parts
 from tests.processes import start
 
@@ -114,10 +115,51 @@ def test_a_file_comes_to_the_values_of_the_table(file, clean_gin):
     assert not differing
 
 
-def test_the_defaults_of_the_code_are_bebu_on_atari(clean_gin):
-    values = resolved(bindings=["make_environment.name = 'Breakout'"])
-    entries = expected_of('bebu_atari')
-    assert values == {name: entries[name].value for name in values}
+@pytest.mark.parametrize('row', ['ob2i', 'bebu', 'bebu_rnd', 'bootdqn_ucb', 'bootdqn', 'ebu'])
+def test_the_small_file_goes_over_an_atari_row(row, clean_gin):
+    small = {e.binding: e.value for e in ENTRIES if e.patterns == ('ob2i_atari_small',)}
+    expected = resolved(f'{row}_atari.gin') | small
+    assert resolved(f'{row}_atari.gin', 'base/atari_small.gin') == expected
+
+
+def outcome(layers):
+    """What a configuration comes to: its text, or its error."""
+    try:
+        config.apply(layers)
+    except ConfigError as error:
+        return str(error)
+    return config.resolved_config()
+
+
+def test_every_binding_counts(clean_gin):
+    """None repeats the default of the code, or what an included file bound already."""
+    counts = {}  # The place of a binding -> whether some file comes to something else without it.
+    for file in FILES:
+        layers = config.read([file])
+        expected = outcome(layers)
+        for binding in (line for layer in layers for line in layer):
+            if not counts.get(binding.where):
+                without = [[line for line in layer if line is not binding] for layer in layers]
+                counts[binding.where] = outcome(without) != expected
+    assert [where for where in counts if not counts[where]] == []
+
+
+@pytest.mark.parametrize(
+    'base, lacking',
+    [
+        ('atari', 'Runner.training_steps'),
+        ('deep_sea', 'Agent.target_period'),
+        ('mnist_maze', 'quadratic.steps'),
+        ('linear_mdp', 'linear.final'),
+    ],
+)
+def test_no_task_falls_back_to_the_numbers_of_another(base, lacking, clean_gin):
+    layers = [
+        [line for line in layer if str(line) != lacking]
+        for layer in config.read([f'base/{base}.gin'], ['Agent.preferences = @head_preferences'])
+    ]
+    with pytest.raises(ConfigError, match=f'^{lacking} has to be bound$'):
+        config.apply(layers)
 
 
 def test_every_line_of_the_table_holds_for_some_file(clean_gin):
@@ -161,7 +203,7 @@ def test_a_file_trains_and_resumes_exactly(file, tmp_path):
             shutil.rmtree(max((resumed / 'checkpoints').iterdir()))
             (kept,) = (resumed / 'checkpoints').iterdir()
             assert 110 <= int(kept.name) < 118  # Within the second iteration.
-    for table in ('train', 'eval', 'episodes', 'eval_episodes'):
+    for table in ('train', 'eval', 'episodes', 'eval_episodes', 'bonus'):
         assert rows_of(resumed, table) == rows_of(straight, table)
     train = rows_of(straight)
     learns = settings['Agent.learning_starts'] < 80
@@ -169,3 +211,8 @@ def test_a_file_trains_and_resumes_exactly(file, tmp_path):
     assert all((float(row['loss']) > 0) == learns for row in train)
     has_bonus = entries[f'{update}.bonus'].value != 'None'
     assert all((float(row['bonus_mean']) > 0) == has_bonus for row in train)
+    bonus = rows_of(straight, 'bonus')
+    assert len(bonus) == (2 if has_bonus else 0)
+    for row, of_train in zip(bonus, train):
+        assert row['next_bonus_mean'] == of_train['next_bonus_mean']
+        assert float(row['q_gap_mean']) > 0 and 0 <= float(row['next_action_changes']) <= 1

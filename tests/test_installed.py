@@ -10,7 +10,7 @@ from ob2i_tf import evaluate
 from ob2i_tf.analysis import episode
 from ob2i_tf.config import installed
 from ob2i_tf.errors import ConfigError
-from ob2i_tf.training import learnt
+from ob2i_tf.training.restore import restore
 
 pytestmark = pytest.mark.usefixtures('clean_gin')
 LEAVES_A_MARK = 'import pathlib\npathlib.Path({mark!r}).touch()\n'
@@ -50,7 +50,7 @@ def test_what_reads_a_run_folder_runs_nothing_of_it(gift, tmp_path, capsys):
     assert episode.main([str(gift), f'--out={tmp_path}/viewer']) == 1
     assert capsys.readouterr().err == f'error: {REFUSED}\n'
     with pytest.raises(ConfigError, match='--allow_imports=runs.gift.payload'):
-        learnt.load_learnt(gift, ['runs.gift.pay', 'gift'])
+        restore(gift, ['runs.gift.pay', 'gift'])
     assert not (tmp_path / 'mark').exists() and 'runs' not in sys.modules
 
 

@@ -42,6 +42,19 @@ def test_the_prior_counts_for_each_element(prior_count):
     np.testing.assert_allclose(running.std, np.sqrt(variance), rtol=1e-10)
 
 
+def test_values_of_weight_0_do_not_count():
+    running, plain = RunningStd(shape=(2,)), RunningStd(shape=(2,))
+    x = np.random.default_rng(0).normal(size=(5, 2))
+    running.update(x, [1, 0, 1, 1, 0])
+    plain.update(x[[0, 2, 3]])
+    for mine, its in zip(running.variables, plain.variables):
+        np.testing.assert_allclose(mine, its, rtol=1e-12)
+    before = [variable.numpy() for variable in running.variables]
+    running.update(x, np.zeros(5))
+    for mine, its in zip(running.variables, before):
+        np.testing.assert_array_equal(mine, its)
+
+
 def test_nothing_changes_by_an_empty_batch():
     running = RunningStd(shape=(2, 3))
     running.update(np.zeros((0, 2, 3)))

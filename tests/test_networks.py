@@ -7,8 +7,9 @@ import pytest
 import tensorflow as tf
 
 from ob2i_tf import networks, optimizers, types
-from ob2i_tf.learner import QLearner
 from ob2i_tf.linear.agents import LinearQNetwork
+from ob2i_tf.seeds import split_draws
+from tests import atari
 
 legacy = tf.keras.optimizers.legacy
 
@@ -272,7 +273,7 @@ def randomise(network, seed=0):
 def test_a_noisy_network_by_hand(noise):
     network, x, seed = flat(noise, num_heads=1), points(), [8, 9]
     randomise(network)
-    seeds = networks.split_draws(networks.split_draws(seed)[0])
+    seeds = split_draws(split_draws(seed)[0])
     assert np.any(seeds[0] != seeds[1])
     y = x
     for layer, layer_seed, rectify in (
@@ -293,7 +294,7 @@ def test_gradient_of_sigma_is_that_of_mu_times_the_noise(noise):
     network, x, seed = flat(noise), points(), [8, 9]
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(network(x, seed) ** 2)
-    seeds = networks.split_draws(networks.split_draws(seed)[0])
+    seeds = split_draws(split_draws(seed)[0])
     layers = network.heads.hidden_layer, network.heads.output_layer
     sources = [[v.kernel, v.bias, v.kernel_sigma, v.bias_sigma] for v in layers]
     for layer, gradients, layer_seed in zip(layers, tape.gradient(loss, sources), seeds):
@@ -417,7 +418,7 @@ def test_a_prior_sees_the_bytes_and_its_own_trunk():
 
 def learner_of(build, seeds=(1, 2), **keywords):
     keywords = {'optimizer': functools.partial(optimizers.adam, 0.01), **keywords}
-    return QLearner(*(build(seed) for seed in seeds), **keywords)
+    return atari.QLearner(*(build(seed) for seed in seeds), **keywords)
 
 
 def batch_of(x, targets, masks=None, num_actions=4):
@@ -454,8 +455,8 @@ def test_learning_with_a_prior_is_learning_the_rest():
     before, start = arrays(learner.network.prior.variables), arrays(plain.network.variables)
     for seed in range(5):
         y = np.random.default_rng(seed).normal(size=(8, 3))
-        losses = learner.step(batch_of(x, y)), plain.step(batch_of(x, y - prior))
-        np.testing.assert_allclose(losses[0]['loss'], losses[1]['loss'], rtol=1e-4)
+        (losses, _), (other, _) = learner.step(batch_of(x, y)), plain.step(batch_of(x, y - prior))
+        np.testing.assert_allclose(losses['loss'], other['loss'], rtol=1e-4)
     for variable, value in zip(learner.network.prior.variables, before):
         np.testing.assert_array_equal(variable, value)
     for one, other, first in zip(
@@ -496,7 +497,7 @@ def test_without_train_output_the_last_layer_stays(keywords):
     assert len(last) == len(first) == (8 if keywords else 2)
     before, first_before = arrays(last), arrays(first)
     y = np.random.default_rng(0).normal(size=(8, 3))
-    losses = [learner.step(batch_of(x, y))['loss'] for _ in range(60)]
+    losses = [learner.step(batch_of(x, y))[0]['loss'] for _ in range(60)]
     for variable, value in zip(last, before):
         np.testing.assert_array_equal(variable, value)
     for variable, value in zip(first, first_before):
@@ -549,10 +550,6 @@ def test_heads_side_by_side_are_those_of_the_networks(each_small):
     assert np.ptp(q_values, axis=1).min() > 0
     np.testing.assert_array_equal(q_values, side_by_side()(x))
     assert np.abs(q_values - side_by_side(seed=1)(x)).min() > 0
-
-
-def test_there_are_as_many_networks_as_lee_et_al_have_learners(each_small):
-    assert len(networks.IndependentQNetworks(4).networks) == 11
 
 
 def test_networks_side_by_side_have_priors_of_their_own(each_small):
@@ -631,7 +628,9 @@ def test_copy_from_a_head_copies_its_network(each_small):
     network.copy_from(3)  # A head of the second network.
     expected = np.tile(before[:, 2:4], (1, 3, 1))
     np.testing.assert_array_equal(network(x), expected)
-    learner = QLearner(network, side_by_side(9), optimizer=functools.partial(optimizers.adam, 0.01))
+    learner = atari.QLearner(
+        network, side_by_side(9), optimizer=functools.partial(optimizers.adam, 0.01)
+    )
     learner.step(batch_of(x, np.repeat([[0.0, 0, 5, 5, 0, 0]], 7, 0)))
     after = network(x).numpy()
     assert np.abs(after[:, 2:4] - after[:, :2]).max() > 0  # They are equal, not the same.
@@ -695,7 +694,7 @@ def test_convolutions_that_are_none_or_do_not_fit_are_named(layers, what):
 )
 def test_a_network_that_does_not_fit_names_only_bindings_that_exist(network, named):
     with pytest.raises(ValueError) as raised:
-        networks.build(network(2), (4, 4, 4), tf.uint8)
+        networks.build(network(2, 3), (4, 4, 4), tf.uint8)
     assert str(raised.value).startswith(
         f'{network.__name__} cannot take observations of shape (4, 4, 4)'
     )

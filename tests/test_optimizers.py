@@ -73,7 +73,7 @@ def test_rmsprop_against_numpy(centered, momentum):
 
 def test_rmsprop_has_the_numbers_of_dqn():
     variable = tf.Variable([0.0])
-    optimizers.rmsprop().apply_gradients([([2.0], variable)])
+    optimizers.rmsprop(2.5e-4).apply_gradients([([2.0], variable)])
     expected = -2.5e-4 * 2 / np.sqrt(0.05 * 4 - (0.05 * 2) ** 2 + 0.01)
     np.testing.assert_allclose(variable, [expected], rtol=1e-5)
 
@@ -82,7 +82,7 @@ def test_rmsprop_survives_a_gradient_that_does_not_change():
     """E[g^2] - E[g]^2 then goes to 0, and by rounding below."""
     gradients = tf.constant(np.random.default_rng(0).normal(size=200).astype(np.float32))
     variable = tf.Variable(tf.zeros(200))
-    optimizer = optimizers.rmsprop(decay=0.5, epsilon=1e-5)
+    optimizer = optimizers.rmsprop(2.5e-4, decay=0.5, epsilon=1e-5)
     for _ in range(60):
         optimizer.apply_gradients([(gradients, variable)])
     assert np.isfinite(variable).all()
@@ -123,5 +123,5 @@ def test_gradients_are_clipped_only_by_a_norm(max_norm):
 )
 def test_numbers_out_of_range_are_refused(optimizer, name, value, what):
     with pytest.raises(ValueError, match=rf'^{optimizer.__name__}\.{name} must be {what}'):
-        optimizer(**{name: value})
+        optimizer(**{'learning_rate': 0.1, name: value})
     optimizer(learning_rate=0.0, epsilon=0)  # The border is inside.

@@ -68,13 +68,18 @@ def test_its_data_comes_along_and_nothing_shadows_gin(installed, tmp_path):
         'gin.configurable\n'
         'print(ob2i_tf.__file__)\n'
         'print(*config.available())\n'
-        'print(os.path.isdir(os.path.join(resources.folder("third_party"), "published_scores")))',
+        'print(os.path.isdir(os.path.join(resources.folder("third_party"), "published_scores")))\n'
+        'from ob2i_tf.analysis.templates import render\n'
+        'print("A &lt; B" in render("page.html", title="A < B"))',
         cwd=tmp_path,
     )
-    where, files, scores = done.stdout.splitlines()
+    where, files, scores, template = done.stdout.splitlines()
     assert Path(where).is_relative_to(installed)
     assert files.split() == sorted(path.name for path in (ROOT / 'gin').glob('*.gin'))
-    assert scores == 'True'
+    assert scores == template == 'True'
+    templates = Path('ob2i_tf', 'analysis', 'templates')
+    names = {path.name for path in (ROOT / templates).glob('*.*')}
+    assert names <= {path.name for path in (installed / templates).iterdir()}
     assert not (installed / 'gin').exists()
 
 

@@ -117,4 +117,5 @@ def test_a_byte_order_mark_is_no_part_of_a_gin_file(tmp_path):
     config.load([str(path)])
     assert config.value('Runner.seed') == 3
     (tmp_path / 'config.gin').write_text('Runner.seed = 3\n', encoding='utf-8-sig')
-    assert load.parse_config(load._read_text(tmp_path / 'config.gin', print)) == {'Runner.seed': 3}
+    (tmp_path / 'train.csv').write_text('frames\n1\n', encoding='utf-8-sig')
+    assert load.read_csv(tmp_path / 'train.csv', ('frames',), print)['frames'].tolist() == [1]

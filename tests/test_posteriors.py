@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 from ob2i_tf import networks, optimizers, posteriors, types
-from ob2i_tf.learner import QLearner
 from ob2i_tf.replay import EpisodeReplay
+from tests import atari
 
 SIZE, PHI, ACTIONS = 3, 4, 2  # Of an observation, of phi; A.
 GAMMA = 0.9
@@ -212,6 +212,20 @@ def test_ube_against_loops(n_steps, num_envs):
     for mine, its in zip(before, posterior.network.variables):
         np.testing.assert_array_equal(mine, its)
     assert [f.experimental_get_tracing_count() for f in posterior.compiled_functions()] == [1] * 3
+
+
+@pytest.mark.parametrize('n_steps', [1, 3])
+def test_ube_learns_nothing_from_what_follows_a_terminal(n_steps):
+    learned = []
+    for seed in (1, 2):
+        rng = np.random.default_rng(seed)
+        posterior = build_ube(n_steps=n_steps)
+        for step in random_steps(1, 40):
+            if step.discounts[0] == 0:
+                step.next_observations[:] = rng.normal(size=(1, SIZE))
+            posterior.observe(step)
+        learned.append([v.numpy().tobytes() for v in posterior.variables])
+    assert learned[0] == learned[1]
 
 
 def test_ube_does_not_follow_buffers_that_are_used_again():
@@ -431,6 +445,26 @@ def test_bayesian_regression_against_numpy(transitions, asked, drawn):
     assert traces == [len(drawn), 1]  # The second size of a pass makes the trace one of any.
 
 
+def test_bayesian_regression_learns_nothing_from_what_follows_a_terminal():
+    learned = []
+    for seed in (1, 2):
+        rng = np.random.default_rng(seed)
+        replay, _ = filled_replay(20)
+        sample = replay.sample_transitions
+
+        def with_noise(count, sample=sample, rng=rng):
+            rows = sample(count)
+            noise = rng.normal(size=rows.next_observations.shape).astype(np.float32)
+            ended = rows.discounts[:, None] == 0
+            return rows._replace(next_observations=np.where(ended, noise, rows.next_observations))
+
+        replay.sample_transitions = with_noise
+        posterior = build_bayesian(replay, regression_period=1)
+        copy_target(posterior)
+        learned.append([v.numpy().tobytes() for v in posterior.variables])
+    assert learned[0] == learned[1]
+
+
 def test_bayesian_values_are_those_of_the_mean_and_of_the_draw():
     replay, _ = filled_replay(20)
     posterior = build_bayesian(replay, regression_period=1, prior_variance=1.0)
@@ -535,7 +569,7 @@ def test_bayesian_state_keeps_the_schedules(tmp_path):
 
 def test_gradients_leave_the_last_layer_of_bayesian_dqn_alone():
     posterior = build_bayesian(initial_std=1.0)
-    learner = QLearner(posterior.network, posterior.target_network)
+    learner = atari.QLearner(posterior.network, posterior.target_network)
     layers = posterior.network.heads.output_layer, posterior.network.heads.hidden_layer
     before = [layer.kernel.numpy() for layer in layers]
     rng = np.random.default_rng(0)

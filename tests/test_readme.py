@@ -115,14 +115,14 @@ import numpy as np
 from ob2i_tf import posteriors, types, updates
 
 
-@gin.configurable(denylist=['selector', 'seed', 'xla'])
+@gin.configurable(denylist=['xla'])
 class MyUpdate(updates.Update):
-    def __init__(self, replay, network, target_network, selector, seed, xla, scale: float = 1.0):
-        super().__init__(replay, network, target_network, seed, 8, 0.0, 0.0, None, 1.0)
+    def __init__(self, *parts, xla, scale: float = 1.0):
+        super().__init__(*parts, xla=xla)
         self._scale = scale
 
     def next_batch(self):
-        rows = self.replay.sample_transitions(self.batch_size)
+        rows = self.replay.sample_transitions(8)
         shape = len(rows.actions), self.network.num_heads
         targets = np.broadcast_to(self._scale * rows.rewards[:, None] + 1, shape)
         ones = np.ones(shape, np.float32)

@@ -1,66 +1,23 @@
-"""Stacks, capacity, draws and memory; what was saved comes back, or an error says why not."""
-
-import ast
-import json
-import os
-import pathlib
-import resource
-import subprocess
-import sys
-import zipfile
+"""Stacks, capacity and draws of episodes in memory."""
 
 import numpy as np
 import pytest
+from absl import logging
 
-import ob2i_tf
-from ob2i_tf import replay as replay_lib
 from ob2i_tf.errors import UserError
-from ob2i_tf.replay import (
-    EmptyReplayError,
-    EpisodeReplay,
-    EpisodeTooLongError,
-    ReplayDamagedError,
-    stack,
-)
+from ob2i_tf.replay import EmptyReplayError, EpisodeReplay, EpisodeTooLongError, stack
+from ob2i_tf.training import system
 from ob2i_tf.types import Episode
-
-FRAME = (2, 3)
-
-
-def _replay(capacity=1000, history=1, seed=0, frame=FRAME, dtype=np.int32, **kwargs):
-    return EpisodeReplay(frame, capacity, history, seed, dtype, **kwargs)
-
-
-def _episode(number, length, history=1):
-    """Every value tells the episode and the time; the context too, with times below 0."""
-    ids = 1000 * number + np.arange(-(history - 1), length + 1)
-    frames = np.broadcast_to(ids[:, None, None], (len(ids), *FRAME)).astype(np.int32)
-    steps = ids[history - 1 : -1]
-    return Episode(
-        frames[history - 1 :], steps, steps / 8, np.full(length, 0.9), frames[: history - 1]
-    )
-
-
-def _number(episode):
-    return episode.observations.flat[0] // 1000
-
-
-def _numbers(replay, draws=400):
-    """The episodes that are stored."""
-    return {_number(replay.sample_episode()) for _ in range(draws)}
-
-
-def _equal(a, b):
-    return all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
-
-
-def _same_future(a, b, draws=30):
-    return all(
-        _equal(a.sample_episode(), b.sample_episode())
-        and _equal(a.sample_transitions(7), b.sample_transitions(7))
-        for _ in range(draws)
-    )
-
+from tests.episodes import (
+    FRAME,
+    equal,
+    first_ids,
+    make_episode,
+    make_replay,
+    number_of,
+    numbers_in,
+    same_future,
+)
 
 # Stacks.
 
@@ -115,7 +72,7 @@ def _play(rng, history, episodes):
 @pytest.mark.parametrize('history', [1, 4])
 def test_every_stack_is_the_one_that_was_acted_on(history):
     rng = np.random.default_rng(history)
-    replay = _replay(800, history)
+    replay = make_replay(800, history)
     acted = {}  # First frame of an episode, or its action at a time -> stacks.
     for episode, stacks in _play(rng, history, 150):
         replay.add_episode(episode)
@@ -150,7 +107,7 @@ def test_every_stack_is_the_one_that_was_acted_on(history):
 def test_what_is_added_comes_back():
     for frame, dtype, length in [((84, 84), np.uint8, 30), ((), np.float32, 3), ((5,), 'f8', 1)]:
         rng = np.random.default_rng(0)
-        replay = _replay(100, history=3, frame=frame, dtype=dtype)
+        replay = make_replay(100, history=3, frame=frame, dtype=dtype)
         frames = (200 * rng.random((length + 3, *frame))).astype(dtype)
         added = Episode(
             frames[2:],
@@ -163,7 +120,7 @@ def test_what_is_added_comes_back():
         frames_before = frames.copy()
         frames[:] = 0  # The caller may go on to use his arrays.
         sampled = replay.sample_episode()
-        assert _equal(
+        assert equal(
             sampled, added._replace(observations=frames_before[2:], context=frames_before[:2])
         )
         assert [x.dtype for x in sampled[:5]] == [dtype, np.int32, np.float32, np.float32, dtype]
@@ -176,7 +133,7 @@ def test_what_is_added_comes_back():
 
 
 def test_a_sampled_episode_outlives_its_place_in_the_replay():
-    replay = _replay(100, frame=(84, 84), dtype=np.uint8)
+    replay = make_replay(100, frame=(84, 84), dtype=np.uint8)
 
     def constant(value):
         return Episode(
@@ -194,27 +151,27 @@ def test_a_sampled_episode_outlives_its_place_in_the_replay():
 
 
 def test_capacity_counts_transitions_and_the_oldest_leave():
-    replay = _replay(50)
+    replay = make_replay(50)
     rng = np.random.default_rng(0)
     stored = []
     for number in range(40):
         length = int(rng.integers(1, 30))
-        replay.add_episode(_episode(number, length))
+        replay.add_episode(make_episode(number, length))
         stored.append((number, length))
         while sum(length for _, length in stored) > 50:
             del stored[0]
         assert replay.num_transitions == sum(length for _, length in stored)
         assert replay.num_episodes == len(stored)
-        assert _numbers(replay, 60) == {number for number, _ in stored}
-    replay.add_episode(_episode(99, 50))
-    assert (replay.num_episodes, replay.num_transitions, _numbers(replay)) == (1, 50, {99})
+        assert numbers_in(replay, 60) == {number for number, _ in stored}
+    replay.add_episode(make_episode(99, 50))
+    assert (replay.num_episodes, replay.num_transitions, numbers_in(replay)) == (1, 50, {99})
     with pytest.raises(ValueError, match=r'51 transitions.*capacity_transitions = 50'):
-        replay.add_episode(_episode(0, 51))
+        replay.add_episode(make_episode(0, 51))
     assert replay.num_transitions == 50
 
 
 def test_nothing_to_sample():
-    replay = _replay(exclude_oldest_episodes=2, exclude_newest_episodes=1)
+    replay = make_replay(exclude_oldest_episodes=2, exclude_newest_episodes=1)
     for number in range(3):
         assert not replay.can_sample
         with pytest.raises(EmptyReplayError, match=f'{number} complete episodes.*oldest 2.*newest'):
@@ -222,12 +179,12 @@ def test_nothing_to_sample():
         if not number:
             with pytest.raises(EmptyReplayError):
                 replay.sample_transitions(1)
-        replay.add_episode(_episode(number, 5))
-    replay.add_episode(_episode(3, 5))
-    assert replay.can_sample and _numbers(replay, 20) == {2}
+        replay.add_episode(make_episode(number, 5))
+    replay.add_episode(make_episode(3, 5))
+    assert replay.can_sample and numbers_in(replay, 20) == {2}
     for number in range(4, 20):
-        replay.add_episode(_episode(number, 5))
-    assert _numbers(replay) == set(range(2, 19))
+        replay.add_episode(make_episode(number, 5))
+    assert numbers_in(replay) == set(range(2, 19))
 
 
 @pytest.mark.parametrize(
@@ -253,9 +210,9 @@ def test_nothing_to_sample():
     ],
 )
 def test_an_episode_that_is_not_well_formed(change, message):
-    replay = _replay(history=4)
+    replay = make_replay(history=4)
     with pytest.raises(ValueError, match=message):
-        replay.add_episode(_episode(1, 5, 4)._replace(**change))
+        replay.add_episode(make_episode(1, 5, 4)._replace(**change))
     assert replay.num_episodes == 0
 
 
@@ -271,18 +228,23 @@ def test_an_episode_that_is_not_well_formed(change, message):
 )
 def test_arguments_out_of_range(name, value):
     with pytest.raises(ValueError, match=f'EpisodeReplay.{name}'):
-        EpisodeReplay(**{'observation_shape': FRAME, name: value})
+        EpisodeReplay(**{'observation_shape': FRAME, 'capacity_transitions': 100, name: value})
+
+
+def test_a_capacity_has_to_be_given():
+    with pytest.raises(RuntimeError, match=r"`EpisodeReplay` not .*'capacity_transitions'"):
+        EpisodeReplay(FRAME)
 
 
 def test_budget_is_announced_and_checked(monkeypatch, caplog):
-    replay_lib.logging.set_verbosity(replay_lib.logging.INFO)
-    monkeypatch.setattr(replay_lib, 'machine_memory_bytes', lambda: 23.4e9)
-    EpisodeReplay((84, 84))
+    logging.set_verbosity(logging.INFO)
+    monkeypatch.setattr(system, 'memory_bytes', lambda: 23.4e9)
+    EpisodeReplay((84, 84), 1_000_000)
     assert '1,000,000 transitions of 84x84 uint8 = 7.1 GB (machine: 23.4 GB)' in caplog.text
-    monkeypatch.setattr(replay_lib, 'machine_memory_bytes', lambda: 7e9)
+    monkeypatch.setattr(system, 'memory_bytes', lambda: 7e9)
     message = r'EpisodeReplay.capacity_transitions = 1000000: .* 7.1 GB, .* machine has 7.0 GB'
     with pytest.raises(ValueError, match=message):
-        EpisodeReplay((84, 84))
+        EpisodeReplay((84, 84), 1_000_000)
 
 
 # Draws.
@@ -293,38 +255,13 @@ def _chi_square(counts, probabilities):
     return np.sum((counts - expected) ** 2 / expected)
 
 
-@pytest.mark.parametrize(
-    'groups, files, limit',
-    [
-        ('0::/job/step\n', {'job/memory.max': 3, 'job/step/memory.max': 5, 'memory.max': 9}, 3),
-        ('0::/job/step\n', {'job/step/memory.max': 'max', 'other/memory.max': 2}, None),
-        ('0::/\n', {'memory.max': 4}, 4),
-        (None, {'memory.max': 4}, 4),
-        (
-            '3:cpu:/x\n4:hugetlb,memory:/job:1\n0::/\n',
-            {'memory/job:1/memory.limit_in_bytes': 6, 'memory/x/memory.limit_in_bytes': 1},
-            6,
-        ),
-    ],
-)
-def test_memory_is_the_least_limit_of_the_control_groups(tmp_path, groups, files, limit):
-    if groups is not None:
-        (tmp_path / 'cgroup').write_text(groups)
-    for name, value in files.items():
-        (tmp_path / 'root' / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / 'root' / name).write_text(f'{value}\n')
-    physical = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
-    found = replay_lib.machine_memory_bytes(tmp_path / 'cgroup', tmp_path / 'root')
-    assert found == (physical if limit is None else limit)
-
-
 def test_draws_are_uniform_over_episodes_and_over_transitions():
-    replay = _replay(200, seed=3)
+    replay = make_replay(200, seed=3)
     lengths = [60, 50, 1, 40, 2, 30, 25, 17, 9, 5, 3]  # The first leaves.
     for number, length in enumerate(lengths):
-        replay.add_episode(_episode(number, length))
+        replay.add_episode(make_episode(number, length))
     assert replay.num_episodes == 10
-    numbers = [_number(replay.sample_episode()) for _ in range(2000)]
+    numbers = [number_of(replay.sample_episode()) for _ in range(2000)]
     counts = np.bincount(numbers, minlength=11)
     assert counts[0] == 0 and _chi_square(counts[1:], [0.1] * 10) < 27.9  # p = 0.001, 9 degrees.
     actions = np.concatenate([replay.sample_transitions(200).actions for _ in range(30)])
@@ -352,21 +289,21 @@ def test_episodes_are_drawn_as_one_after_another_until_they_are_long_enough():
 
 
 def test_the_seed_decides_the_draws():
-    replays = [_replay(seed=seed) for seed in (5, np.random.SeedSequence(5), 6)]
+    replays = [make_replay(seed=seed) for seed in (5, np.random.SeedSequence(5), 6)]
     for number in range(20):
         for replay in replays:
-            replay.add_episode(_episode(number, 5 + number))
-    assert _same_future(*replays[:2])
-    assert not _same_future(*replays[1:])
+            replay.add_episode(make_episode(number, 5 + number))
+    assert same_future(*replays[:2])
+    assert not same_future(*replays[1:])
 
 
 @pytest.mark.parametrize('history', [1, 4])
 @pytest.mark.parametrize('n_steps', [1, 3, 100])
 def test_transitions_over_several_steps(n_steps, history):
-    replay = _replay(40, history)
+    replay = make_replay(40, history)
     expected, first_id = {}, 0
     for number, (length, last) in enumerate([(30, 0), (9, 0), (12, 0.9), (1, 0), (1, 0.9), (6, 0)]):
-        episode = _episode(number, length, history)
+        episode = make_episode(number, length, history)
         episode.discounts[-1] = last
         episode.discounts[length // 2 : -1] = 0.5
         replay.add_episode(episode)
@@ -397,363 +334,102 @@ def test_transitions_over_several_steps(n_steps, history):
     assert batch.rewards.dtype == batch.discounts.dtype == np.float32
 
 
-def test_an_episode_tells_the_ids_of_its_transitions(tmp_path):
-    replay = _replay(50, 2)
+def test_an_episode_tells_the_ids_of_its_transitions():
+    replay = make_replay(50, 2)
     for number, length in enumerate([20, 7, 1, 30, 11, 3]):
-        replay.add_episode(_episode(number, length, 2))
-    other = _loaded(tmp_path, _save(replay, tmp_path), capacity=50)
-    for each in (replay, other):
-        seen = {}
-        for _ in range(60):
-            episode = each.sample_episode()
-            seen[_number(episode)] = episode.first_id
-        assert seen == {2: 27, 3: 28, 4: 58, 5: 69}
+        replay.add_episode(make_episode(number, length, 2))
+    assert first_ids(replay) == {2: 27, 3: 28, 4: 58, 5: 69}
 
 
-# Disk.
+# Episodes by index, and subclasses.
 
 
-def _save(replay, directory):
-    return json.loads(json.dumps(replay.save(directory)))
+def test_episodes_by_index_and_transitions_by_id():
+    replay = make_replay(50, 2)
+    lengths = [20, 7, 1, 30, 11, 3]
+    for number, length in enumerate(lengths):
+        replay.add_episode(make_episode(number, length, 2))
+    assert (replay.first_episode, replay.first_transition, replay.num_episodes) == (2, 27, 4)
+    for index, length in enumerate(lengths[2:]):
+        frames, steps = replay.episode(index)
+        expected = make_episode(index + 2, length, 2)
+        assert replay.episode_length(index) == length == len(steps)
+        assert np.array_equal(frames, np.concatenate([expected.context, expected.observations]))
+        assert np.array_equal(steps['action'], expected.actions)
+        assert not frames.flags.writeable and not steps.flags.writeable
+    indices = replay.indices_of(np.array([58, 0, 26, 27, 28, 57, 71]))
+    assert indices.dtype == np.int64 and indices.tolist() == [2, -1, -1, 0, 1, 1, 3]
+    assert replay.indices_of(np.array([], np.int64)).shape == (0,)
 
 
-def _filled(numbers=20, seed=0, first=0, history=2, capacity=200):
-    replay = _replay(capacity, history, seed)
-    for number in range(first, first + numbers):
-        replay.add_episode(_episode(number, 3 + number % 17, history))
-    return replay
+def test_a_cleared_replay_counts_on_from_where_it_is_told():
+    replay = make_replay(50)
+    for number in range(4):
+        replay.add_episode(make_episode(number, 5))
+    replay.clear(7, 100)
+    assert (replay.num_episodes, replay.num_transitions) == (0, 0)
+    assert (replay.first_episode, replay.first_transition) == (7, 100)
+    for number in (8, 9):
+        replay.add_episode(make_episode(number, 5))
+    assert first_ids(replay) == {8: 100, 9: 105}
+    replay.clear()
+    assert (replay.first_episode, replay.first_transition) == (0, 0)
 
 
-def _files(directory):
-    return {path.name: path.read_bytes() for path in directory.iterdir()}
+class _Newest(EpisodeReplay):
+    """Draws the newest candidate and keeps the length of each episode in its own list."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.lengths, self.candidates = [], None
+
+    def draw_episode(self, candidates):
+        self.candidates = candidates
+        return candidates[-1]
+
+    def append(self, frames, steps):
+        super().append(frames, steps)
+        self.lengths.append(len(steps))
+
+    def drop_oldest(self):
+        super().drop_oldest()
+        del self.lengths[0]
 
 
-def _loaded(directory, manifest, **kwargs):
-    replay = _replay(**{'capacity': 200, 'history': 2, 'seed': 99, **kwargs})
-    replay.load(directory, manifest)
-    return replay
-
-
-def test_what_was_saved_comes_back_and_goes_on_alike(tmp_path):
-    replay = _filled(60)
-    replay.sample_transitions(3)
-    manifest = _save(replay, tmp_path)
-    other = _loaded(tmp_path, manifest)
-    assert other.num_transitions == replay.num_transitions
-    assert other.num_episodes == replay.num_episodes < 60
-    assert _same_future(replay, other)
-    for number in range(60, 90):  # The order of leaving, and files beside those of others.
-        for each in (replay, other):
-            each.add_episode(_episode(number, 9, 2))
-    assert _same_future(replay, other)
-    assert _save(replay, tmp_path) == _save(other, tmp_path)
-
-
-def test_an_episode_is_written_once(tmp_path):
-    replay = _filled(5)
-    first = _save(replay, tmp_path)
-    before = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
-    assert len(before) == 1
-    replay.sample_episode()
-    second = _save(replay, tmp_path)
-    assert second['segments'] == first['segments'] and second['rng'] != first['rng']
-    replay.add_episode(_episode(5, 4, 2))
-    third = _save(replay, tmp_path)
-    assert third['segments'][:1] == first['segments'] and len(third['segments']) == 2
-    with np.load(tmp_path / third['segments'][1]['file'], allow_pickle=False) as arrays:
-        assert arrays['lengths'].tolist() == [4]
-    assert {path: path.stat().st_mtime_ns for path in before} == before
-    other = _loaded(tmp_path, third)
-    assert _save(other, tmp_path) == third
-    assert len(list(tmp_path.iterdir())) == 2
-    assert [_loaded(tmp_path, m).num_episodes for m in (first, second, third)] == [5, 5, 6]
-
-
-def test_segments_are_plain_arrays_in_a_compressed_archive(tmp_path):
-    replay = _filled(4)
-    (segment,) = _save(replay, tmp_path)['segments']
-    path = tmp_path / segment['file']
-    assert path.stat().st_size == segment['bytes']
-    assert (segment['first_id'], segment['last_id']) == (0, 3)
-    with zipfile.ZipFile(path) as archive:
-        assert archive.testzip() is None
-        assert {i.compress_type for i in archive.infolist()} == {zipfile.ZIP_DEFLATED}
-    with np.load(path, allow_pickle=False) as arrays:
-        assert arrays['lengths'].tolist() == [3, 4, 5, 6]
-        assert np.array_equal(arrays['frames'][:5, 0, 0], [-1, 0, 1, 2, 3])
-        assert arrays['steps']['action'].tolist()[:5] == [0, 1, 2, 1000, 1001]
-    source = ast.parse(pathlib.Path(replay_lib.__file__).read_text())
-    allowed = [
-        k.value.value
-        for n in ast.walk(source)
-        if isinstance(n, ast.Call)
-        for k in n.keywords
-        if k.arg == 'allow_pickle'
-    ]
-    assert allowed and not any(allowed)
-
-
-def test_flush_writes_whole_segments_ahead(tmp_path, monkeypatch):
-    monkeypatch.setattr(replay_lib, '_SEGMENT_BYTES', 1000)
-    replay = _replay(2000, history=2)
-    twin = _replay(2000, history=2)
-    for number in range(50):
-        for each in (replay, twin):
-            each.add_episode(_episode(number, 20, 2))
-        replay.flush(tmp_path)
-    ahead = _files(tmp_path)
-    assert len(ahead) == 25  # 2 episodes each.
-    replay.add_episode(_episode(50, 20, 2))
-    twin.add_episode(_episode(50, 20, 2))
-    replay.flush(tmp_path)
-    assert _files(tmp_path) == ahead
-    replay.prune(tmp_path, [])  # Keeps what the next save relies on.
-    assert _files(tmp_path) == ahead
-    manifest = _save(replay, tmp_path)
-    assert len(manifest['segments']) == 26
-    assert _save(twin, tmp_path / 'twin')['segments'] == manifest['segments']
-    assert _same_future(replay, _loaded(tmp_path, manifest, capacity=2000))
-
-
-def test_prune_keeps_what_the_kept_checkpoints_need(tmp_path):
-    replay, manifests = _filled(10), []
-    for number in range(10, 40, 5):
-        for i in range(5):
-            replay.add_episode(_episode(number + i, 13, 2))
-        manifests.append(_save(replay, tmp_path))
-        (tmp_path / f'episodes-{number}.tmp').write_bytes(b'left by a killed run')
-        (tmp_path / 'notes.txt').write_bytes(b'not of the replay')
-        kept = manifests[-2:]
-        replay.prune(tmp_path, kept)
-        expected = {segment['file'] for m in kept for segment in m['segments']}
-        assert {path.name for path in tmp_path.iterdir()} == expected | {'notes.txt'}
-        for manifest in kept:
-            assert _loaded(tmp_path, manifest).num_transitions == manifest['num_transitions']
-    assert len(expected) < 7  # Files whose episodes all left are gone.
-
-
-def test_an_older_checkpoint_and_then_another_future(tmp_path):
-    replay = _filled(10)
-    old = _save(replay, tmp_path)
-    replay.add_episode(_episode(10, 7, 2))
-    newer = _save(replay, tmp_path)
-    other = _loaded(tmp_path, old)
-    other.add_episode(_episode(77, 7, 2))
-    another = _save(other, tmp_path)
-    assert another['segments'][1]['first_id'] == newer['segments'][1]['first_id']
-    assert 77 in _numbers(_loaded(tmp_path, another))
-    assert 77 not in _numbers(_loaded(tmp_path, newer))
-    other.prune(tmp_path, [another])
-    assert 77 in _numbers(_loaded(tmp_path, another))
-    with pytest.raises(ReplayDamagedError, match=newer['segments'][1]['file']):
-        _loaded(tmp_path, newer)
-
-
-def test_another_directory_gets_everything(tmp_path):
-    replay = _filled(10)
-    _save(replay, tmp_path / 'a')
-    replay.add_episode(_episode(10, 7, 2))
-    manifest = _save(replay, tmp_path / 'b')
-    assert _same_future(replay, _loaded(tmp_path / 'b', manifest))
-
-
-def _truncate(path):
-    path.write_bytes(path.read_bytes()[:-9])
-
-
-def _empty(path):
-    path.write_bytes(b'')
-
-
-def _flip(path):
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 4
-    path.write_bytes(content)
-
-
-def _fold(path):
-    path.unlink()
-    path.mkdir()
-
-
-@pytest.mark.parametrize('damage', [_truncate, _empty, _flip, pathlib.Path.unlink, _fold])
-def test_damaged_files(damage, tmp_path):
-    replay = _filled(6)
-    old = _save(replay, tmp_path)
-    replay.add_episode(_episode(6, 9, 2))
-    manifest = _save(replay, tmp_path)
-    path = tmp_path / manifest['segments'][1]['file']
-    damage(path)
-    other = _filled(3, first=50, seed=8)
-    with pytest.raises(ReplayDamagedError, match=str(path)):
-        other.load(tmp_path, manifest)
-    assert _numbers(other) == {50, 51, 52}
-    other.load(tmp_path, old)
-    assert _numbers(other) == set(range(6))
-
-
-def test_a_file_that_changes_after_it_was_verified(tmp_path, monkeypatch):
-    manifest = _save(_filled(6), tmp_path)
-    path = tmp_path / manifest['segments'][0]['file']
-    monkeypatch.setattr(replay_lib, '_verify', lambda *_: None)
-    replay = _filled(3)
-    for damage in (_flip, _truncate, _empty):
-        damage(path)
-        with pytest.raises(ReplayDamagedError, match=str(path)):
-            replay.load(tmp_path, manifest)
-        assert replay.num_episodes == replay.num_transitions == 0
-    replay.add_episode(_episode(5, 5, 2))
-    assert _numbers(replay) == {5}
-
-
-def test_an_edited_manifest(tmp_path):
-    replay = _filled(6)
-    manifest = _save(replay, tmp_path)
-    edits = [
-        {'num_transitions': 5},
-        {'first_id': 1},
-        {'rng': replay_lib.np.random.default_rng(1).bit_generator.state},
-        {'segments': manifest['segments'] * 2},
-        {'segments': [{**manifest['segments'][0], 'file': '../elsewhere'}]},
-        {'sha256': '0' * 64},
-    ]
-    for edit in edits:
-        with pytest.raises(ReplayDamagedError, match=f'manifest of {tmp_path}'):
-            replay.load(tmp_path, {**manifest, **edit})
-    for other in ({}, None, []):
-        with pytest.raises(ReplayDamagedError, match=f'manifest of {tmp_path}'):
-            replay.load(tmp_path, other)
-    assert _numbers(replay) == set(range(6))
-
-
-def test_a_replay_of_another_kind(tmp_path):
-    manifest = _save(_filled(6), tmp_path)
-    for kwargs in ({'history': 3}, {'frame': (3, 2)}, {'dtype': np.int16}, {'capacity': 10}):
-        with pytest.raises(
-            ValueError, match='replay in .*(saved as|capacity_transitions)'
-        ) as error:
-            _loaded(tmp_path, manifest, **kwargs)
-        assert not isinstance(error.value, ReplayDamagedError)
-
-
-def test_a_full_disk(tmp_path):
+def test_a_subclass_draws_episodes_and_hears_of_those_that_come_and_leave():
+    replay = _Newest(
+        FRAME, 50, 1, 0, np.int32, exclude_oldest_episodes=1, exclude_newest_episodes=2
+    )
     rng = np.random.default_rng(0)
-
-    def noise(length):
-        frames = rng.integers(256, size=(length + 1, 84, 84), dtype=np.uint8)
-        return Episode(frames, np.zeros(length, int), np.zeros(length), np.ones(length))
-
-    replay = _replay(1000, frame=(84, 84), dtype=np.uint8)
-    replay.add_episode(noise(10))
-    old = _save(replay, tmp_path)
-    before = _files(tmp_path)
-    replay.add_episode(noise(40))
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, hard))
-    try:
-        with pytest.raises(OSError) as error:
-            replay.save(tmp_path)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert error.value.filename.startswith(str(tmp_path / 'episodes-'))
-    assert error.value.filename in str(error.value)
-    assert _files(tmp_path) == before
-    new = _save(replay, tmp_path)
-    kind = {'capacity': 1000, 'history': 1, 'frame': (84, 84), 'dtype': np.uint8}
-    assert _loaded(tmp_path, old, **kind).num_transitions == 10
-    assert _same_future(replay, _loaded(tmp_path, new, **kind))
+    for number in range(40):
+        replay.add_episode(make_episode(number, int(rng.integers(1, 12))))
+        lengths = [replay.episode_length(index) for index in range(replay.num_episodes)]
+        assert replay.lengths == lengths
+        if replay.can_sample:
+            assert number_of(replay.sample_episode()) == number - 2
+            assert replay.candidates == range(1, replay.num_episodes - 2)
+            wanted = lengths[-3] + 1  # One transition more than the newest candidate has.
+            assert [number_of(e) for e in replay.sample_episodes(wanted)] == [number - 2] * 2
+    assert number > replay.num_episodes
+    replay.clear()
+    assert replay.lengths == []
 
 
-# Memory.
-
-MEMORY_SCRIPT = """
-import gc, json, sys, threading, time
-import ob2i_tf
-import numpy as np
-from ob2i_tf.replay import EpisodeReplay
-from ob2i_tf.types import Episode
-
-def resident():
-    with open('/proc/self/status') as status:
-        return next(int(line.split()[1]) * 1024 for line in status if line.startswith('VmRSS'))
-
-rng = np.random.default_rng(0)
-frames = rng.integers(256, size=(84 * 84,), dtype=np.uint8).reshape(84, 84)
-frames = np.repeat(frames[None], 2001, axis=0)
-
-def add(replay, transitions):
-    while transitions > 0:
-        length = int(np.exp(rng.uniform(np.log(40), np.log(2000))))
-        replay.add_episode(Episode(
-            frames[:length + 1], np.zeros(length, int), np.zeros(length), np.ones(length)))
-        transitions -= length
-
-def new():
-    return EpisodeReplay((84, 84), 20_000, history=4)
-
-warm_up = new()
-add(warm_up, 1)
-warm_up.save(sys.argv[1] + '/warm_up')
-warm_up.load(sys.argv[1] + '/warm_up', warm_up.save(sys.argv[1] + '/warm_up'))
-warm_up.sample_episode()
-del warm_up
-gc.collect()
-replay = new()
-base, report = resident(), {}
-for part in ('half', 'full'):
-    add(replay, 10_000)
-    report[part] = resident() - base
-report['churn'] = []
-for _ in range(3):
-    add(replay, 20_000)
-    report['churn'].append(resident() - base)
-manifest = replay.save(sys.argv[1])
-report['saved'] = resident() - base
-report['frames'] = replay.num_transitions * 84 * 84
-del replay
-gc.collect()
-replay = new()
-base, peak, done = resident(), 0, False
-
-def watch():
-    global peak
-    while not done:
-        peak = max(peak, resident() - base)
-        time.sleep(.002)
-
-thread = threading.Thread(target=watch)
-thread.start()
-replay.load(sys.argv[1], manifest)
-done = True
-thread.join()
-report.update(peak=peak, loaded=resident() - base)
-print(json.dumps(report))
-"""
-
-
-def test_memory_is_that_of_the_frames(tmp_path):
-    root = pathlib.Path(ob2i_tf.__file__).parents[1]
-    output = subprocess.run(
-        [sys.executable, '-W', 'ignore', '-c', MEMORY_SCRIPT, str(tmp_path)],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    report = json.loads(output.splitlines()[-1])
-    assert report['full'] <= 0.18e9, report
-    assert 0.4 * report['full'] < report['half'] < 0.65 * report['full'], report
-    assert max(*report['churn'], report['saved']) <= 0.18e9, report
-    assert report['peak'] <= 1.3 * report['loaded'] <= 1.3 * 0.18e9, report
+def test_learned_and_state_are_of_no_effect_here():
+    replay = make_replay()
+    replay.add_episode(make_episode(0, 5))
+    replay.learned(np.arange(5), np.ones(5, np.float32))
+    replay.set_state(replay.state())
+    assert replay.state() == {} and replay.num_transitions == 5
 
 
 def test_an_episode_that_does_not_fit_ends_a_run_in_one_line():
     with pytest.raises(EpisodeTooLongError, match='11 transitions .*capacity_transitions = 10'):
-        _replay(capacity=10).add_episode(_episode(0, 11))
+        make_replay(capacity=10).add_episode(make_episode(0, 11))
     assert issubclass(EpisodeTooLongError, UserError)
 
 
 def test_exclusions_must_leave_an_episode():
     with pytest.raises(ValueError, match='capacity_episodes = 8 leaves no episode to draw'):
-        _replay(capacity_episodes=8, exclude_oldest_episodes=5, exclude_newest_episodes=3)
-    _replay(capacity_episodes=9, exclude_oldest_episodes=5, exclude_newest_episodes=3)
+        make_replay(capacity_episodes=8, exclude_oldest_episodes=5, exclude_newest_episodes=3)
+    make_replay(capacity_episodes=9, exclude_oldest_episodes=5, exclude_newest_episodes=3)

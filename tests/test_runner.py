@@ -1,7 +1,7 @@
 """Whole runs on a real ROM with a small network: files, determinism, kill and resume."""
 
-import contextlib
 import csv
+import itertools
 import json
 import os
 import re
@@ -17,8 +17,8 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from ob2i_tf.agent import Agent
-from ob2i_tf.errors import UserError
-from ob2i_tf.training import checkpoints, csv_columns, run_folder, runner
+from ob2i_tf.training import build, checkpoints, loop, run_folder
+from ob2i_tf.training.run_folder import COLUMNS
 from tests.processes import start
 
 SETTINGS = {
@@ -79,7 +79,7 @@ def rows(base_dir, name):
     return [line.rpartition(',')[0] for line in lines] if name == 'train' else lines
 
 
-TABLES = ('train', 'eval', 'episodes', 'eval_episodes')
+TABLES = ('train', 'eval', 'episodes', 'eval_episodes', 'bonus')
 
 
 def all_rows(base_dir):
@@ -122,6 +122,7 @@ def test_files_of_a_run(straight):
         'eval.csv',
         'episodes.csv',
         'eval_episodes.csv',
+        'bonus.csv',
         'checkpoints',
         'replay',
         'tensorboard',
@@ -129,7 +130,7 @@ def test_files_of_a_run(straight):
     }
     with open(base_dir / 'train.csv', newline='') as file:
         train = list(csv.DictReader(file))
-    assert tuple(train[0]) == csv_columns.TRAIN
+    assert tuple(train[0]) == COLUMNS['train']
     assert [int(row['iteration']) for row in train] == [0, 1, 2, 3]
     assert [int(row['agent_steps']) for row in train] == [120, 240, 360, 480]
     assert [int(row['frames']) for row in train] == [480, 960, 1440, 1920]
@@ -139,14 +140,22 @@ def test_files_of_a_run(straight):
     assert float(train[-1]['agent_steps_per_second']) > 0
     with open(base_dir / 'eval.csv', newline='') as file:
         evaluations = list(csv.DictReader(file))
-    assert tuple(evaluations[0]) == csv_columns.EVAL and len(evaluations) == 4
+    assert tuple(evaluations[0]) == COLUMNS['eval'] and len(evaluations) == 4
     with open(base_dir / 'episodes.csv', newline='') as file:
         games = list(csv.DictReader(file))
-    assert tuple(games[0]) == csv_columns.EPISODES
+    assert tuple(games[0]) == COLUMNS['episodes']
     assert sum(int(row['episodes']) for row in train) == len(games)
     with open(base_dir / 'eval_episodes.csv', newline='') as file:
         games = list(csv.DictReader(file))
-    assert tuple(games[0]) == csv_columns.EVAL_EPISODES
+    assert tuple(games[0]) == COLUMNS['eval_episodes']
+    with open(base_dir / 'bonus.csv', newline='') as file:
+        bonus = list(csv.DictReader(file))
+    assert tuple(bonus[0]) == COLUMNS['bonus']
+    for row, of_train in zip(bonus, train, strict=True):
+        for name in ('iteration', 'frames', 'next_bonus_mean'):
+            assert row[name] == of_train[name]
+        assert row['reward_bonus_mean'] == of_train['bonus_mean']  # The paper does not divide B.
+        assert 0 < float(row['next_bonus_normalized_mean']) < 10 and float(row['q_gap_mean']) > 0
     for row in evaluations:
         scores = [float(g['score']) for g in games if g['iteration'] == row['iteration']]
         assert len(scores) == int(row['episodes'])
@@ -163,7 +172,14 @@ def test_files_of_a_run(straight):
 def test_tensorboard_shows_each_iteration_once(straight):
     base_dir, _ = straight
     scalars = events(base_dir)
-    for tag in ('train/loss', 'train/bonus_mean', 'train/epsilon', 'train/learner_steps'):
+    for tag in (
+        'train/loss',
+        'train/bonus_mean',
+        'train/epsilon',
+        'train/learner_steps',
+        'bonus/q_gap_mean',
+        'bonus/next_action_changes',
+    ):
         assert [step for step, _ in scalars[tag]] == [480, 960, 1440, 1920]
     losses = [float(row['loss']) for row in csv.DictReader(open(base_dir / 'train.csv'))]
     np.testing.assert_allclose([value for _, value in scalars['train/loss']], losses, rtol=1e-6)
@@ -184,7 +200,9 @@ def test_half_the_iterations_then_the_other_half(straight, tmp_path):
     assert all_rows(tmp_path / 'run') == all_rows(base_dir)
     assert events(tmp_path / 'run') == events(base_dir)
     output = run(tmp_path / 'run', status=1, Runner__num_iterations=2)
-    assert 'has begun 4 iterations, more than Runner.num_iterations = 2' in output.splitlines()[-1]
+    assert (
+        'has started 4 iterations, more than Runner.num_iterations = 2' in output.splitlines()[-1]
+    )
     assert 'num_iterations = 4' in (tmp_path / 'run' / 'config.gin').read_text()
 
 
@@ -205,7 +223,9 @@ def test_killed_within_an_iteration(straight, tmp_path):
 def lines_of_checkpoint(base_dir):
     """Games that the newest checkpoint saw, with the header."""
     try:
-        size = json.loads((newest(base_dir) / 'state.json').read_text())['csv']['episodes']['bytes']
+        size = json.loads((newest(base_dir) / 'state.json').read_text())['tables']['episodes'][
+            'bytes'
+        ]
         return (Path(base_dir) / 'episodes.csv').read_text()[:size].count('\n')
     except (OSError, IndexError):
         return 10**9
@@ -233,7 +253,7 @@ def test_stopped_at_a_step_of_ones_choice(straight, tmp_path, agent_steps):
     assert int(newest(other).name) == agent_steps
     if agent_steps == 240:
         output = run(other, status=1, Runner__num_iterations=1)
-        assert 'has begun 2 iterations, more than Runner.num_iterations = 1' in output
+        assert 'has started 2 iterations, more than Runner.num_iterations = 1' in output
     run(other)
     assert all_rows(other) == all_rows(base_dir)
     assert events(other) == events(base_dir)
@@ -259,7 +279,7 @@ def test_stopped_while_it_plays_again_what_was_played(straight, tmp_path):
     assert 'Playing 30 agent steps again' in output.read_text()
     assert newest(other).name == '000000000150'
     output = run(other, status=1, Runner__num_iterations=1)
-    assert 'has begun 2 iterations, more than Runner.num_iterations = 1' in output
+    assert 'has started 2 iterations, more than Runner.num_iterations = 1' in output
     run(other)
     assert all_rows(other) == all_rows(base_dir)
 
@@ -325,7 +345,7 @@ def test_rows_without_a_checkpoint_are_not_written_over(straight, tmp_path):
     assert len(rows(other, 'train')) == 5
     one_row = (other / 'train.csv').read_text().splitlines(keepends=True)[:2]
     (other / 'train.csv').write_text(''.join(one_row))
-    assert 'no checkpoint: it starts over' in run(other, Runner__num_iterations=1)
+    assert 'no checkpoint: the run starts over' in run(other, Runner__num_iterations=1)
     assert rows(other, 'train') == rows(base_dir, 'train')[:2]
 
 
@@ -386,14 +406,18 @@ def test_several_environments_learn_at_the_same_ratio_and_resume(tmp_path):
 class TwoGames:
     """The first environment's games take 2 steps, the second's 3."""
 
+    num_envs = 2
+
     def __init__(self):
         self.steps = 0
 
     def reset(self):
         return np.zeros(2), {}
 
-    def step(self, actions):
+    def step_async(self, actions):
         self.steps += 1
+
+    def step_wait(self):
         over = self.steps % np.array([2, 3]) == 0
         return (
             np.zeros(2),
@@ -414,33 +438,18 @@ def test_the_head_of_an_evaluation_is_drawn_anew_for_each_game():
         followed.append(heads.tolist())
         return np.zeros(2, np.int32)
 
-    stand_in = SimpleNamespace(
-        _evaluation_steps=14,
-        _evaluation_envs=2,
-        _evaluation_epsilon=0.0,
-        _stop_signal=None,
-        _seed=0,
-        _iteration=0,
-        _evaluation_policy=SimpleNamespace(actions=actions),
-        _environments=lambda name, count: contextlib.nullcontext(TwoGames()),
-        _save_if_asked=lambda: None,
-        _posterior=SimpleNamespace(
-            evaluation_heads=lambda count, rng: np.array([next(heads) for _ in range(count)], int)
-        ),
+    posterior = SimpleNamespace(
+        evaluation_heads=lambda count, rng: np.array([next(heads) for _ in range(count)], int)
     )
-    games = runner.Runner._evaluate(stand_in)
-    assert [game['episode_length'] for game in games] == [2, 3, 2, 2, 3]
+    policy = SimpleNamespace(actions=actions)
+    env = TwoGames()
+    steps = loop.play_policy(env, env.reset()[0], policy, posterior, 0.0, None)
+    games = [game for _, finished in itertools.islice(steps, 7) for game in finished]
+    assert [game.length for game in games] == [2, 3, 2, 2, 3]
     assert followed == [[0, 1], [0, 1], [2, 1], [2, 3], [4, 3], [4, 3], [5, 6]]
 
 
 def test_games_that_a_run_cannot_see_whole_are_told(caplog):
-    sizes = SimpleNamespace(
-        _training_steps=250,
-        _num_envs=4,
-        _evaluation_steps=121,
-        _evaluation_envs=2,
-        _replay=SimpleNamespace(capacity_transitions=61),
-    )
     for longest, told in (
         (60, []),
         (61, ['Evaluations count no game of more than 60']),
@@ -449,12 +458,16 @@ def test_games_that_a_run_cannot_see_whole_are_told(caplog):
             [
                 'Training cuts games off after 62',
                 'of more than 60',
-                'capacity_transitions = 61 ends the run',
+                'of more than 61 agent steps, EpisodeReplay.capacity_transitions',
             ],
         ),
     ):
         caplog.clear()
-        runner.Runner._warn_of_long_games(sizes, longest)
+        parts = SimpleNamespace(
+            environment=SimpleNamespace(max_episode_steps=longest),
+            replay=SimpleNamespace(capacity_transitions=61),
+        )
+        build.warn_of_long_games(parts, training_steps=250 // 4, evaluation_steps=121 // 2)
         messages = [record.getMessage() for record in caplog.records]
         assert len(messages) == len(told)
         assert all(part in message for part, message in zip(told, messages))
@@ -572,31 +585,17 @@ def test_scores_are_raw_and_returns_are_clipped(tmp_path):
     assert float(evaluation['score_max']) >= 25 and float(evaluation['score_max']) % 25 == 0
 
 
-def test_a_run_goes_on_only_with_the_data_that_it_began_with(tmp_path):
-    run_folder.check_data(tmp_path, '5,000 digits')  # Nothing is known.
-    run_folder.write_environment(tmp_path, '5,000 digits')
-    run_folder.check_data(tmp_path, '5,000 digits')
-    with pytest.raises(UserError, match='begun with 5,000 digits, and this machine has 60,000'):
-        run_folder.check_data(tmp_path, '60,000 digits')
-    run_folder.write_environment(tmp_path, None)
-    assert 'data' not in json.loads((tmp_path / 'environment.json').read_text())
-    run_folder.check_data(tmp_path, '60,000 digits')  # An older version did not write it.
-
-
-def test_asking_for_the_commit_writes_nothing_into_the_checkout(tmp_path, monkeypatch):
+def test_asking_for_the_commit_writes_nothing_into_the_checkout(tmp_path):
     def git(*arguments):
         identity = ('-c', 'user.name=a', '-c', 'user.email=a@b')
         subprocess.run(['git', *identity, *arguments], cwd=tmp_path, check=True)
 
-    monkeypatch.setattr(
-        run_folder, '__file__', str(tmp_path / 'ob2i_tf' / 'training' / 'run_folder.py')
-    )
     (tmp_path / 'file').touch()
     for arguments in (('init', '-q'), ('add', 'file'), ('commit', '-qm', 'a')):
         git(*arguments)
     os.utime(tmp_path / 'file', (0, 0))  # Which `git status` would note in its index.
     before = (tmp_path / '.git' / 'index').read_bytes()
-    assert len(run_folder._git_commit()) == 40
+    assert len(run_folder.git_commit(tmp_path)) == 40
     assert (tmp_path / '.git' / 'index').read_bytes() == before
 
 
@@ -605,8 +604,8 @@ def test_asking_for_the_commit_writes_nothing_into_the_checkout(tmp_path, monkey
     [
         ('posterior', '@EnsemblePosterior()', 'write @EnsemblePosterior, not @EnsemblePosterior()'),
         ('evaluation_preferences', '@head_preferences()', 'write @head_preferences, not'),
-        ('posterior', '@UcbBonus', 'Runner.posterior must be what makes one'),
-        ('update', '@UcbBonus', 'Runner.update must be what makes one'),
+        ('posterior', '@UcbBonus', 'Runner.posterior must be a factory of'),
+        ('update', '@UcbBonus', 'Runner.update must be a factory of'),
     ],
 )
 def test_a_part_that_is_none_is_named(tmp_path, name, value, what):

@@ -119,7 +119,7 @@ def run(made, retries=1):
     def report(trial, status, lines):
         reports[trial.base_dir.name] = status, lines
 
-    return sweep.Sweep(sweep.OnThisMachine(2), 2, retries=retries).run(made, report), reports
+    return sweep.Sweep(sweep.LocalExecutor(2), retries=retries).run(made, report), reports
 
 
 def starts(trial):
@@ -177,27 +177,21 @@ def test_a_trial_that_cannot_be_started_lets_the_others_go_on(tmp_path):
     assert reports['seed0'][0].startswith('FileExistsError: ')
 
 
-class _Killed(sweep.OnThisMachine):
-    """Loses the first attempt when it has done two iterations, with SIGKILL."""
-
-    def __init__(self, trial):
-        super().__init__(1)
-        self._trial, self.killed = trial, 0
-
-    def ended(self, tasks):
-        if not self.killed and len(self._trial.rows()) >= 2:
-            for process in psutil.Process().children():
-                if f'--base_dir={self._trial.base_dir}' in process.cmdline():
-                    process.kill()
-                    self.killed += 1
-        return super().ended(tasks)
-
-
 def test_a_trial_that_is_killed_goes_on_from_its_checkpoint(tmp_path):
     (trial,) = sweep.trials([FILE], tmp_path, bindings=('Runner.num_iterations = 30', *TINY[1:]))
-    executor, reports = _Killed(trial), []
-    missing = sweep.Sweep(executor, 1, retries=0).run([trial], lambda *end: reports.append(end))
-    assert executor.killed == 1
+    killed, reports = [], []
+
+    def kill(running):
+        """The first attempt, when it has done two iterations."""
+        if not killed and len(trial.rows()) >= 2:
+            for process in psutil.Process().children():
+                if f'--base_dir={trial.base_dir}' in process.cmdline():
+                    process.kill()
+                    killed.append(process.pid)
+
+    first = sweep.Sweep(sweep.LocalExecutor(1), retries=0)
+    missing = first.run([trial], lambda *end: reports.append(end), kill)
+    assert len(killed) == 1
     assert not missing and reports == [(trial, 0, [])]
     assert (starts(trial), resumes(trial)) == (1, 1)
     assert len(trial.rows()) == 30
@@ -206,7 +200,7 @@ def test_a_trial_that_is_killed_goes_on_from_its_checkpoint(tmp_path):
 def test_a_stopped_sweep_saves_and_a_later_one_goes_on(tmp_path):
     """As does a trial whose worker dies: its process gets the same signal."""
     (trial,) = sweep.trials([FILE], tmp_path, bindings=('Runner.num_iterations = 30', *TINY[1:]))
-    first = sweep.Sweep(sweep.OnThisMachine(1), 1)
+    first = sweep.Sweep(sweep.LocalExecutor(1))
 
     def stop(running):
         if len(trial.rows()) >= 2:
@@ -241,19 +235,17 @@ def test_a_sweep_that_waits_for_another_one_can_be_stopped(tmp_path, number):
     assert not trial.log.exists()  # No process was started.
 
 
-class _Removed(sweep.OnThisMachine):
-    """Loses `folder` once `trial` has a checkpoint."""
+def removes(folder, trial):
+    """A function for `Sweep.run` that removes `folder`, once, when `trial` has a checkpoint."""
+    removed = []
 
-    def __init__(self, trial, folder):
-        super().__init__(1)
-        self._trial, self._folder, self.removed = trial, folder, False
+    def show(running):
+        if not removed and trial.newest_checkpoint():
+            removed.append(folder)
+            while folder.exists():  # The trial may write meanwhile.
+                shutil.rmtree(folder, ignore_errors=True)
 
-    def ended(self, tasks):
-        if not self.removed and self._trial.newest_checkpoint():
-            self.removed = True
-            while self._folder.exists():  # The trial may write meanwhile.
-                shutil.rmtree(self._folder, ignore_errors=True)
-        return super().ended(tasks)
+    return show
 
 
 @pytest.mark.parametrize('folder', ['.', 'seed0', 'seed0/checkpoints'])
@@ -261,14 +253,15 @@ def test_a_trial_whose_folder_vanishes_does_not_start_over(tmp_path, folder):
     many = ('Runner.num_iterations = 300', *TINY[1:])
     (lost,) = sweep.trials([FILE], tmp_path / 'sweep', bindings=many)
     (other,) = sweep.trials([FILE], tmp_path / 'sweep' / 'other', bindings=TINY)
-    executor = _Removed(lost, lost.base_dir.parent / folder)
     reports = {}
 
     def report(trial, status, lines):
         reports[trial] = status, lines
 
-    missing = sweep.Sweep(executor, 1, retries=3).run([lost, other], report)
-    assert executor.removed and missing == [lost]
+    missing = sweep.Sweep(sweep.LocalExecutor(1), retries=3).run(
+        [lost, other], report, removes(lost.base_dir.parent / folder, lost)
+    )
+    assert missing == [lost]
     assert reports[other] == (0, [])  # Which continues.
     status, lines = reports[lost]
     assert status == 1
@@ -280,9 +273,10 @@ def test_a_trial_whose_folder_vanishes_does_not_start_over(tmp_path, folder):
 def test_a_trial_whose_checkpoints_vanish_before_its_turn_does_not_start_over(tmp_path):
     made = sweep.trials([FILE], tmp_path, seeds=2, bindings=TINY)
     (made[1].base_dir / 'checkpoints' / '000000000020').mkdir(parents=True)  # Of an earlier sweep.
-    executor = _Removed(made[1], made[1].base_dir)
     reports = []
-    missing = sweep.Sweep(executor, 1).run(made, lambda *end: reports.append(end))
+    missing = sweep.Sweep(sweep.LocalExecutor(1)).run(
+        made, lambda *end: reports.append(end), removes(made[1].base_dir, made[1])
+    )
     assert missing == [made[1]] and reports[0] == (made[0], 0, [])
     trial, status, (line,) = reports[1]
     assert (trial, status) == (made[1], 'not started again') and '000000000020 vanished' in line

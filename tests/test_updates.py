@@ -11,6 +11,8 @@ from ob2i_tf import bonuses, networks, optimizers, targets, types, updates
 from ob2i_tf.errors import ConfigError
 from ob2i_tf.learner import QLearner
 from ob2i_tf.replay import EpisodeReplay
+from ob2i_tf.training.episode_files import EpisodeFiles
+from tests import atari
 
 HISTORY = 3
 
@@ -58,6 +60,7 @@ def expected_targets(episode, network, target_network, **keywords):
     reward_bonus = q_values.std(1)[np.arange(len(episode.actions)), episode.actions]
     next_bonus = next_q.std(1)
     at_greedy = np.take_along_axis(next_bonus, next_q.argmax(-1), axis=1)
+    at_greedy = at_greedy[episode.discounts > 0]
     return targets.backward_induction(
         episode.rewards,
         episode.discounts,
@@ -73,7 +76,7 @@ def expected_targets(episode, network, target_network, **keywords):
 def test_an_episode_is_consumed_from_its_end(states_per_pass):
     replay, network, target_network, (episode,) = parts()
     weights = {'beta': 0.7, 'alpha_1': 0.3, 'alpha_2': 0.2, 'greedy': 'initial'}
-    update = updates.EpisodicUpdate(
+    update = atari.EpisodicUpdate(
         replay,
         network,
         target_network,
@@ -94,12 +97,12 @@ def test_an_episode_is_consumed_from_its_end(states_per_pass):
         np.testing.assert_array_equal(batch.weights, [1] * count + [0] * (rows - count))
         assert batch.observations.shape == (rows, 2, 2, HISTORY)
     _, report = update.next_batch()  # The next episode is drawn.
-    assert set(report) == {'bonus_mean', 'next_bonus_mean'}
+    assert set(report) == set(updates._MEANS + updates._BONUS_MEANS)
 
 
 def test_targets_are_those_of_the_moment_the_episode_was_drawn():
     replay, network, target_network, (episode,) = parts()
-    update = updates.EpisodicUpdate(replay, network, target_network, beta=0.5)
+    update = atari.EpisodicUpdate(replay, network, target_network, beta=0.5)
     y = expected_targets(episode, network, target_network, beta=0.5, alpha_1=0, alpha_2=0)
     update.next_batch()
     networks.copy_variables(network, target_network)
@@ -108,24 +111,23 @@ def test_targets_are_those_of_the_moment_the_episode_was_drawn():
 
 def test_without_bonus_the_online_network_plays_no_part():
     replay, network, target_network, _ = parts()
-    batch, report = updates.EpisodicUpdate(replay, network, target_network).next_batch()
+    batch, report = atari.EpisodicUpdate(replay, network, target_network).next_batch()
     other = networks.build(
         networks.MultiHeadQNetwork(3, 4, 16, conv_layers=(), seed=9), (2, 2, HISTORY), tf.uint8
     )
-    again, _ = updates.EpisodicUpdate(replay, other, target_network).next_batch()
+    again, _ = atari.EpisodicUpdate(replay, other, target_network).next_batch()
     np.testing.assert_array_equal(batch.targets, again.targets)
     assert report == {'bonus_mean': 0, 'next_bonus_mean': 0}
 
 
-class InTurn:
-    """In place of a numpy Generator: the numbers of a range, one after another."""
+class InTurn(EpisodeReplay):
+    """Draws one episode after another."""
 
-    def __init__(self):
-        self.drawn = 0
+    drawn = 0
 
-    def integers(self, low, high):
+    def draw_episode(self, candidates):
         self.drawn += 1
-        return low + (self.drawn - 1) % (high - low)
+        return candidates[(self.drawn - 1) % len(candidates)]
 
 
 def two_episodes(lengths=(40, 41)):
@@ -133,16 +135,15 @@ def two_episodes(lengths=(40, 41)):
     _, network, target_network, _ = parts()
     rng = np.random.default_rng(6)
     episodes = [random_episode(rng, length, terminal=False) for length in lengths]
-    replay = EpisodeReplay((2, 2), 1000, history=HISTORY)
+    replay = InTurn((2, 2), 1000, history=HISTORY)
     for episode in episodes:
         replay.add_episode(episode)
-    replay._rng = InTurn()
     return replay, network, target_network, episodes
 
 
 def test_tail_is_filled_from_another_episode():
     replay, network, target_network, (episode, other) = two_episodes()
-    update = updates.EpisodicUpdate(replay, network, target_network, tail='other_episode')
+    update = atari.EpisodicUpdate(replay, network, target_network, tail='other_episode')
     y, its_y = (
         expected_targets(e, network, target_network, beta=0.5, alpha_1=0, alpha_2=0)
         for e in (episode, other)
@@ -162,7 +163,7 @@ def test_tail_is_filled_from_another_episode():
 
 def test_targets_of_a_tail_are_those_of_the_moment_the_episode_was_drawn():
     replay, network, target_network, (_, other) = two_episodes()
-    update = updates.EpisodicUpdate(replay, network, target_network, tail='other_episode')
+    update = atari.EpisodicUpdate(replay, network, target_network, tail='other_episode')
     keywords = {'beta': 0.5, 'alpha_1': 0, 'alpha_2': 0}
     y = expected_targets(other, network, target_network, **keywords)
     update.next_batch()
@@ -174,7 +175,7 @@ def test_targets_of_a_tail_are_those_of_the_moment_the_episode_was_drawn():
 def test_rows_of_a_tail_are_in_the_moments_that_divide_its_batch():
     replay, network, target_network, (episode, other) = two_episodes()
     weights = {'beta': 0.7, 'alpha_1': 0.3, 'alpha_2': 0.2, 'greedy': 'initial'}
-    update = updates.EpisodicUpdate(
+    update = atari.EpisodicUpdate(
         replay,
         network,
         target_network,
@@ -212,7 +213,7 @@ def test_rows_of_a_tail_are_in_the_moments_that_divide_its_batch():
 
 def test_a_tail_that_is_short_of_rows_is_padded():
     replay, network, target_network, (episode, other) = two_episodes((40, 5))
-    update = updates.EpisodicUpdate(replay, network, target_network, tail='other_episode')
+    update = atari.EpisodicUpdate(replay, network, target_network, tail='other_episode')
     assert update.next_batch()[0].weights.sum() == 32
     batch, _ = update.next_batch()
     np.testing.assert_array_equal(batch.weights, [1] * 13 + [0] * 3)
@@ -222,11 +223,11 @@ def test_a_tail_that_is_short_of_rows_is_padded():
 
 def test_an_episode_of_whole_batches_has_no_tail():
     replay, network, target_network, _ = two_episodes((64, 5))
-    update = updates.EpisodicUpdate(replay, network, target_network, tail='other_episode')
+    update = atari.EpisodicUpdate(replay, network, target_network, tail='other_episode')
     for _ in range(2):
         batch, _ = update.next_batch()
         np.testing.assert_array_equal(batch.weights, np.ones(32))
-    assert replay._rng.drawn == 1
+    assert replay.drawn == 1
 
 
 def test_a_tail_changes_nothing_where_episodes_are_whole(caplog):
@@ -236,7 +237,7 @@ def test_a_tail_changes_nothing_where_episodes_are_whole(caplog):
         ('in_parts', False, 32),
     ):
         caplog.clear()
-        update = updates.EpisodicUpdate(*parts()[:3], consumption=consumption, tail='other_episode')
+        update = atari.EpisodicUpdate(*parts()[:3], consumption=consumption, tail='other_episode')
         assert ('EpisodicUpdate.tail' in caplog.text) == told
         assert update.next_batch()[0].weights.sum() == rows
 
@@ -248,15 +249,15 @@ def test_a_bonus_without_weights_and_weights_without_a_bonus_are_told(caplog):
         ({'bonus': bonuses.UcbBonus(), 'alpha_1': 0.1}, ''),
         ({}, ''),
     ):
-        for update in (updates.EpisodicUpdate, updates.TransitionUpdate):
+        for update in (atari.EpisodicUpdate, atari.TransitionUpdate):
             caplog.clear()
             update(*parts()[:3], **keywords)
             assert told in caplog.text and bool(told) == ('change' in caplog.text)
     caplog.clear()
-    updates.EpisodicUpdate(*parts(num_heads=1)[:3], bonus=bonuses.UcbBonus(), alpha_1=0.1)
+    atari.EpisodicUpdate(*parts(num_heads=1)[:3], bonus=bonuses.UcbBonus(), alpha_1=0.1)
     assert 'UcbBonus sees one head' in caplog.text
     with pytest.raises(ValueError, match='bonus must be a Bonus'):
-        updates.TransitionUpdate(*parts()[:3], bonus=bonuses.ensemble_std)
+        atari.TransitionUpdate(*parts()[:3], bonus=bonuses.ensemble_std)
 
 
 class OwnBonus(bonuses.Bonus):
@@ -271,7 +272,7 @@ class OwnBonus(bonuses.Bonus):
         return self._give(rows, actions)
 
 
-@pytest.mark.parametrize('update', [updates.EpisodicUpdate, updates.TransitionUpdate])
+@pytest.mark.parametrize('update', [atari.EpisodicUpdate, atari.TransitionUpdate])
 @pytest.mark.parametrize(
     'give, what',
     [
@@ -283,7 +284,7 @@ class OwnBonus(bonuses.Bonus):
     ],
 )
 def test_a_bonus_of_ones_own_is_tried_before_anything_runs(update, give, what):
-    with pytest.raises(ConfigError, match=rf'{update.__name__}\.bonus has to map .*{what}'):
+    with pytest.raises(ConfigError, match=rf'{update.func.__name__}\.bonus has to map .*{what}'):
         update(*parts()[:3], bonus=OwnBonus(give), alpha_1=1.0)
     update(
         *parts()[:3],
@@ -294,12 +295,12 @@ def test_a_bonus_of_ones_own_is_tried_before_anything_runs(update, give, what):
 
 def test_a_class_in_place_of_a_bonus_is_named():
     with pytest.raises(ValueError, match=r'EpisodicUpdate\.bonus must be .* write @UcbBonus\(\)'):
-        updates.EpisodicUpdate(*parts()[:3], bonus=bonuses.UcbBonus)
+        atari.EpisodicUpdate(*parts()[:3], bonus=bonuses.UcbBonus)
 
 
 def test_whole_episode_in_one_step():
     replay, network, target_network, (episode,) = parts(length=70)
-    update = updates.EpisodicUpdate(replay, network, target_network, consumption='whole')
+    update = atari.EpisodicUpdate(replay, network, target_network, consumption='whole')
     batch, _ = update.next_batch()
     np.testing.assert_array_equal(batch.observations[:70], all_stacks(episode)[:-1])
     np.testing.assert_array_equal(batch.weights, [1] * 70 + [0] * 2)
@@ -307,7 +308,7 @@ def test_whole_episode_in_one_step():
 
 def test_episodes_are_pooled_whole_but_for_the_last_one():
     replay, network, target_network, episodes = parts(num_episodes=40, length=20)
-    update = updates.EpisodicUpdate(
+    update = atari.EpisodicUpdate(
         replay, network, target_network, consumption='pooled', batch_size=50
     )
     drawn = set()
@@ -339,7 +340,7 @@ def test_episodes_computed_together_are_as_computed_alone(greedy):
     drawn = [replay.sample_episode() for _ in range(12)]
     truncated = [episode.discounts[-1] > 0 for episode in drawn]
     assert any(truncated[:-1]) and not all(truncated)  # Only these feel the episode behind them.
-    update = updates.EpisodicUpdate(
+    update = atari.EpisodicUpdate(
         replay,
         network,
         target_network,
@@ -354,16 +355,20 @@ def test_episodes_computed_together_are_as_computed_alone(greedy):
     np.testing.assert_allclose(
         together.targets, np.concatenate([y.targets for y, _ in alone]), atol=1e-5
     )
-    for name, mean in report.items():
-        means, lengths = zip(*((r[name], y.end) for y, r in alone))
-        np.testing.assert_allclose(mean, np.average(means, weights=lengths), rtol=1e-5)
+    lengths = np.array([len(episode.actions) for episode in drawn])
+    for name, counts in (
+        ('bonus_mean', lengths),
+        ('next_bonus_mean', lengths - ~np.array(truncated)),
+    ):
+        means = [reported.get(name, 0.0) for _, reported in alone]
+        np.testing.assert_allclose(report[name], np.average(means, weights=counts), rtol=1e-5)
 
 
 def test_lengths_do_not_retrace():
     replay, network, target_network, _ = parts()
     for length in (1, 2, 5, 31, 32, 33, 300):
         replay.add_episode(random_episode(np.random.default_rng(length), length))
-    update = updates.EpisodicUpdate(replay, network, target_network, bonus=bonuses.UcbBonus())
+    update = atari.EpisodicUpdate(replay, network, target_network, bonus=bonuses.UcbBonus())
     for _ in range(60):
         update.next_batch()
     assert [f.experimental_get_tracing_count() for f in update.compiled_functions()] == [1]
@@ -372,9 +377,9 @@ def test_lengths_do_not_retrace():
 @pytest.mark.parametrize('tail', updates.TAILS)
 def test_state_carries_on_in_the_middle_of_an_episode(tail):
     replay, network, target_network, _ = parts(num_episodes=5)
-    update = updates.EpisodicUpdate(replay, network, target_network, tail=tail)
+    update = atari.EpisodicUpdate(replay, network, target_network, tail=tail)
     update.next_batch()
-    other = updates.EpisodicUpdate(replay, network, target_network, tail=tail)
+    other = atari.EpisodicUpdate(replay, network, target_network, tail=tail)
     other.set_state({name: array.copy() for name, array in update.state().items()})
     for _ in range(2):  # 75 transitions are three batches.
         for mine, its in zip(update.next_batch()[0], other.next_batch()[0]):
@@ -384,7 +389,7 @@ def test_state_carries_on_in_the_middle_of_an_episode(tail):
 
 def test_transition_update_is_the_one_step_target():
     replay, network, target_network, (episode,) = parts()
-    update = updates.TransitionUpdate(replay, network, target_network, double_q=True)
+    update = atari.TransitionUpdate(replay, network, target_network, double_q=True)
     batch, _ = update.next_batch()
     stacks = all_stacks(episode)
     y = targets.one_step(
@@ -401,8 +406,8 @@ def test_transition_update_is_the_one_step_target():
 
 def test_the_bonuses_of_a_transition_are_those_of_its_two_states():
     """B at s by the online network, B~ at s' by the target network."""
-    replay, network, target_network, (episode,) = parts()
-    update = updates.TransitionUpdate(
+    replay, network, target_network, (episode,) = parts(length=20)
+    update = atari.TransitionUpdate(
         replay, network, target_network, alpha_1=0.3, alpha_2=0.2, bonus=bonuses.UcbBonus()
     )
     batch, report = update.next_batch()
@@ -416,12 +421,98 @@ def test_the_bonuses_of_a_transition_are_those_of_its_two_states():
     next_q = target_network(stacks[1:][drawn]).numpy()
     next_bonus, greedy = next_q.std(1), next_q.argmax(-1)
     at_greedy = np.take_along_axis(next_bonus, greedy, axis=1)  # [32, K]
-    value = next_q.max(-1) + 0.2 * at_greedy / at_greedy.std()
+    goes_on = episode.discounts[drawn] > 0
+    assert not goes_on.all()
+    value = next_q.max(-1) + 0.2 * at_greedy / at_greedy[goes_on].std()
     y = (episode.rewards[drawn] + 0.3 * reward_bonus)[:, None]
     y = y + episode.discounts[drawn][:, None] * value
     np.testing.assert_allclose(batch.targets, y, atol=1e-5)
     assert report['bonus_mean'] == pytest.approx(reward_bonus.mean(), rel=1e-5)
+    assert report['next_bonus_mean'] == pytest.approx(next_bonus[goes_on].mean(), rel=1e-5)
+
+
+BONUS_CASE = {
+    'discounts': [0.9, 0.9, 0],
+    'next_q': [[[1, 0.5], [3, 3.2]], [[0, 2], [4, 3]], [[9, 0], [0, 9]]],  # [T, K, A]
+    'reward_bonus': [1.0, 2.0, 6.0],
+    'next_bonus': [[0.5, 1.5], [1.0, 4.0], [100.0, 0.0]],  # [T, A], as it enters the target.
+}
+
+
+@pytest.mark.parametrize(
+    'alpha_2, changes',
+    [
+        (0.0, 0.0),
+        (0.4, 1 / 4),  # 0.4 times a difference of 1 or 3: no more than a gap of 0.5, more than 1.
+        (0.6, 2 / 4),
+        (-1.0, 2 / 4),
+    ],
+)
+def test_effects_of_a_bonus_by_hand(alpha_2, changes):
+    case = {name: np.array(values, np.float32) for name, values in BONUS_CASE.items()}
+    experience = types.Experience(
+        None, None, None, None, tf.constant(case['discounts']), tf.constant(case['next_q']), None
+    )
+    effects = tf.function(updates._effects)(
+        experience, case['reward_bonus'], case['next_bonus'], alpha_2
+    )
+    next_q, next_bonus = case['next_q'][:2], case['next_bonus'][:2]  # Without the terminal.
+    best = np.sort(next_q, axis=-1)
+    share = np.mean((next_q + alpha_2 * next_bonus[:, None]).argmax(-1) != next_q.argmax(-1))
+    assert share == changes
+    np.testing.assert_allclose(effects, [3.0, 7 / 4, (0.5 + 0.2 + 2 + 1) / 4, changes], rtol=1e-6)
+    np.testing.assert_allclose(effects[2], (best[..., 1] - best[..., 0]).mean(), rtol=1e-6)
+
+
+def test_effects_of_a_bonus_without_a_choice_and_without_a_next_state():
+    def effects(discounts):
+        next_q = tf.ones((2, 3, 1))
+        experience = types.Experience(None, None, None, None, discounts, next_q, None)
+        return [float(x) for x in updates._effects(experience, tf.ones(2), tf.ones((2, 1)), 1.0)]
+
+    np.testing.assert_array_equal(effects(tf.ones(2)), [1, 1, np.nan, 0])
+    np.testing.assert_array_equal(effects(tf.zeros(2)), [1, np.nan, np.nan, np.nan])
+
+
+@pytest.mark.parametrize('normalize', [False, True])
+@pytest.mark.parametrize('update', [updates.EpisodicUpdate, updates.TransitionUpdate])
+def test_reported_effects_of_a_bonus_against_numpy(update, normalize):
+    replay, network, target_network, (episode,) = parts(length=20)
+    made = update(
+        replay,
+        network,
+        target_network,
+        alpha_1=0.3,
+        alpha_2=0.7,
+        bonus=bonuses.UcbBonus(normalize_reward_bonus=normalize, normalize_next_bonus=normalize),
+    )
+    batch, report = made.next_batch()
+    assert set(report) == set(updates._MEANS + updates._BONUS_MEANS)
+    stacks = all_stacks(episode)
+    t = [
+        np.flatnonzero((stacks[:-1] == row).all(axis=(1, 2, 3)))[0]
+        for row in batch.observations[batch.weights > 0]
+    ]
+    rows, goes_on = np.arange(len(t)), episode.discounts[t] > 0
+    reward_bonus = network(stacks[t]).numpy().std(1)[rows, episode.actions[t]]
+    next_q = target_network(stacks[1:][t]).numpy()[goes_on]
+    next_bonus = next_q.std(1)
     assert report['next_bonus_mean'] == pytest.approx(next_bonus.mean(), rel=1e-5)
+    if normalize:
+        reward_bonus = reward_bonus / reward_bonus.std()
+        greedy = np.take_along_axis(next_bonus, next_q.argmax(-1), axis=1)
+        next_bonus = next_bonus / greedy.std()
+    optimistic = next_q + 0.7 * next_bonus[:, None]
+    changes = np.mean(optimistic.argmax(-1) != next_q.argmax(-1))
+    assert changes > 0 and not goes_on.all()
+    best = np.sort(next_q, axis=-1)
+    expected = (
+        reward_bonus.mean(),
+        next_bonus.mean(),
+        np.mean(best[..., -1] - best[..., -2]),
+        changes,
+    )
+    np.testing.assert_allclose([report[name] for name in updates._BONUS_MEANS], expected, rtol=1e-4)
 
 
 def chain_episodes(rng, count):
@@ -452,8 +543,8 @@ def test_heads_converge_on_a_chain_to_the_values_by_hand(name):
         for seed in (1, 2)
     ]
     update = {
-        'episodic': lambda: updates.EpisodicUpdate(replay, *pair, batch_size=4),
-        'transitions': lambda: updates.TransitionUpdate(replay, *pair),
+        'episodic': lambda: atari.EpisodicUpdate(replay, *pair, batch_size=4),
+        'transitions': lambda: atari.TransitionUpdate(replay, *pair),
     }[name]()
     learner = QLearner(*pair, optimizer=functools.partial(optimizers.adam, 3e-3))
     for step in range(1500):
@@ -468,9 +559,9 @@ def test_heads_converge_on_a_chain_to_the_values_by_hand(name):
 def test_unknown_choices_are_refused():
     replay, network, target_network, _ = parts()
     with pytest.raises(ValueError, match="EpisodicUpdate.tail must be one of .*'none'"):
-        updates.EpisodicUpdate(replay, network, target_network, tail='none')
+        atari.EpisodicUpdate(replay, network, target_network, tail='none')
     with pytest.raises(ValueError, match="EpisodicUpdate.greedy must be one of .*'max'"):
-        updates.EpisodicUpdate(replay, network, target_network, greedy='max')
+        atari.EpisodicUpdate(replay, network, target_network, greedy='max')
 
 
 # Bootstrap masks.
@@ -542,16 +633,16 @@ def test_a_transition_keeps_its_mask(tmp_path):
         replay.add_episode(episode)
     assert replay.num_episodes == 5  # Ids begin with 70.
     keywords = {'mask_probability': 0.5, 'seed': 8}
-    seen = masks_seen(updates.TransitionUpdate(replay, *pair, **keywords))
+    seen = masks_seen(atari.TransitionUpdate(replay, *pair, **keywords))
     assert len(seen) == 119
     masks = updates.bootstrap_masks(np.arange(70, 189), 4, 0.5, 8)
     stacks = np.concatenate([all_stacks(episode)[:-1] for episode in episodes[2:]])
     assert seen == {x.tobytes(): tuple(mask) for x, mask in zip(stacks, masks.tolist())}
-    episodic = updates.EpisodicUpdate(replay, *pair, tail='other_episode', **keywords)
+    episodic = atari.EpisodicUpdate(replay, *pair, tail='other_episode', **keywords)
     assert masks_seen(episodic) == seen
     fresh = EpisodeReplay((2, 2), 120, history=HISTORY, seed=77)
-    fresh.load(tmp_path, replay.save(tmp_path))
-    again = updates.EpisodicUpdate(fresh, *pair, **keywords)
+    EpisodeFiles(tmp_path, fresh).load(EpisodeFiles(tmp_path, replay).save())
+    again = atari.EpisodicUpdate(fresh, *pair, **keywords)
     assert masks_seen(again) == seen
     new = random_episode(rng, 60)
     fresh.add_episode(new)  # Others leave; those that stay keep theirs.
@@ -569,9 +660,9 @@ def test_masks_of_a_pending_episode_survive_a_checkpoint():
     replay = EpisodeReplay((2, 2), 100, history=HISTORY, seed=3)
     for length in (50, 90):
         replay.add_episode(random_episode(np.random.default_rng(length), length))
-    update = updates.EpisodicUpdate(replay, *pair, mask_probability=0.5, seed=2)
+    update = atari.EpisodicUpdate(replay, *pair, mask_probability=0.5, seed=2)
     update.next_batch()
-    other = updates.EpisodicUpdate(replay, *pair, mask_probability=0.5, seed=2)
+    other = atari.EpisodicUpdate(replay, *pair, mask_probability=0.5, seed=2)
     other.set_state({name: array.copy() for name, array in update.state().items()})
     batch = other.next_batch()[0]  # Rows 26 .. 57 of the second episode.
     np.testing.assert_array_equal(
@@ -581,17 +672,17 @@ def test_masks_of_a_pending_episode_survive_a_checkpoint():
 
 def test_padding_has_no_mask_and_no_weight():
     replay, network, target_network, _ = parts(length=5)
-    update = updates.EpisodicUpdate(replay, network, target_network, batch_size=8)
+    update = atari.EpisodicUpdate(replay, network, target_network, batch_size=8)
     batch, _ = update.next_batch()
     np.testing.assert_array_equal(batch.masks[:5], np.ones((5, 4)))
     np.testing.assert_array_equal(batch.weights, [1] * 5 + [0] * 3)
 
 
 @pytest.mark.parametrize('probability', [0, -0.5, 1.1])
-@pytest.mark.parametrize('update', [updates.EpisodicUpdate, updates.TransitionUpdate])
+@pytest.mark.parametrize('update', [atari.EpisodicUpdate, atari.TransitionUpdate])
 def test_mask_probabilities_out_of_range_are_refused(update, probability):
     replay, network, target_network, _ = parts()
-    with pytest.raises(ValueError, match=f'{update.__name__}.mask_probability'):
+    with pytest.raises(ValueError, match=f'{update.func.__name__}.mask_probability'):
         update(replay, network, target_network, mask_probability=probability)
 
 
@@ -605,7 +696,7 @@ def test_a_beta_for_each_head_is_the_separate_betas(greedy, mask_next_bonus):
     replay, network, target_network, (episode,) = parts(length=30)
     betas = [index / 3 for index in range(4)]  # i / (K - 1): the adaptive EBU of Lee et al.
     weights = {'alpha_1': 0.3, 'alpha_2': 0.2, 'greedy': greedy, 'mask_next_bonus': mask_next_bonus}
-    update = updates.EpisodicUpdate(
+    update = atari.EpisodicUpdate(
         replay, network, target_network, beta=betas, bonus=bonuses.UcbBonus(), **weights
     )
     batch, _ = update.next_batch()
@@ -619,7 +710,7 @@ def test_a_beta_for_each_head_is_the_separate_betas(greedy, mask_next_bonus):
 def test_betas_that_do_not_fit_are_refused(beta):
     replay, network, target_network, _ = parts()
     with pytest.raises(ValueError, match='EpisodicUpdate.beta must be'):
-        updates.EpisodicUpdate(replay, network, target_network, beta=beta)
+        atari.EpisodicUpdate(replay, network, target_network, beta=beta)
 
 
 # Several steps.
@@ -655,7 +746,7 @@ def test_targets_over_several_steps_against_a_literal_loop(n_steps, double_q):
     episodes = [random_episode(rng, length, terminal) for length, terminal in kinds]
     for episode in episodes:
         replay.add_episode(episode)
-    update = updates.TransitionUpdate(
+    update = atari.TransitionUpdate(
         replay,
         network,
         target_network,
@@ -688,7 +779,7 @@ def test_double_q_without_a_selector_asks_the_online_network():
     its = n_step_targets(episode, target_network, 2, other)
     assert np.abs(mine - its).max() > 0.05
     for selector, y in ((None, mine), (lambda x, seed: other(x), its)):
-        update = updates.TransitionUpdate(
+        update = atari.TransitionUpdate(
             replay, network, target_network, selector=selector, double_q=True, n_steps=2
         )
         batch, _ = update.next_batch()
@@ -728,10 +819,10 @@ def test_noise_is_drawn_once_for_all_targets_of_a_time_and_then_anew(name):
 
     def targets_of(seed):
         update = {
-            'episodic': lambda: updates.EpisodicUpdate(
+            'episodic': lambda: atari.EpisodicUpdate(
                 replay, *pair, beta=0.0, batch_size=24, states_per_pass=3, seed=seed
             ),
-            'transitions': lambda: updates.TransitionUpdate(replay, *pair, seed=seed),
+            'transitions': lambda: atari.TransitionUpdate(replay, *pair, seed=seed),
         }[name]()
         return [update.next_batch()[0].targets for _ in range(3)]
 
@@ -757,7 +848,7 @@ def test_networks_draw_noise_apart():
         return network(x, seed)
 
     both = [
-        updates.TransitionUpdate(replay, network, target_network, selector=spy, double_q=double_q)
+        atari.TransitionUpdate(replay, network, target_network, selector=spy, double_q=double_q)
         for double_q in (True, False)
     ]
     y, maximum = (np.array([u.next_batch()[0].targets[0] for _ in range(6)]) for u in both)
@@ -769,10 +860,10 @@ def test_networks_draw_noise_apart():
 @pytest.mark.parametrize(
     'update, rows_at_a_time',
     [
-        (updates.EpisodicUpdate, 0),
-        (updates.TransitionUpdate, 0),
-        (updates.TransitionUpdate, 10),
-        (functools.partial(updates.EpisodicUpdate, tail='other_episode'), 32),
+        (atari.EpisodicUpdate, 0),
+        (atari.TransitionUpdate, 0),
+        (atari.TransitionUpdate, 10),
+        (functools.partial(atari.EpisodicUpdate, tail='other_episode'), 32),
     ],
 )
 def test_xla_computes_the_same_targets(update, rows_at_a_time, length):
@@ -797,7 +888,7 @@ def test_xla_computes_the_same_targets(update, rows_at_a_time, length):
 
 def test_xla_compiles_few_shapes():
     replay, network, target_network, _ = parts(length=3)
-    update = updates.EpisodicUpdate(replay, network, target_network, xla=True, states_per_pass=64)
+    update = atari.EpisodicUpdate(replay, network, target_network, xla=True, states_per_pass=64)
     for length in range(4, 130, 9):
         replay.add_episode(random_episode(np.random.default_rng(length), length))
     for _ in range(30):
@@ -833,7 +924,7 @@ def test_targets_of_a_network_in_bfloat16_are_float32():
         )
     )
     targets_of = [
-        updates.EpisodicUpdate(replay, network, network, beta=1.0).next_batch()[0].targets[:10]
+        atari.EpisodicUpdate(replay, network, network, beta=1.0).next_batch()[0].targets[:10]
         for network in (exact, rounded)
     ]
     assert targets_of[1].dtype == np.float32

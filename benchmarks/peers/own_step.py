@@ -1,16 +1,17 @@
 """OB2I's gradient step in this project: `QLearner.step` on a batch of 32."""
 
+import functools
 import sys
 
-from ob2i_tf.training import allocator
+from ob2i_tf.training import system
 
-allocator.keep_freed_memory()
+system.keep_freed_memory()
 
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
 from benchmarks.timing import median_ms  # noqa: E402
-from ob2i_tf import networks, types  # noqa: E402
+from ob2i_tf import networks, optimizers, types  # noqa: E402
 from ob2i_tf.learner import QLearner  # noqa: E402
 
 
@@ -20,7 +21,7 @@ def main():
         networks.build(networks.MultiHeadQNetwork(4, seed=seed), (84, 84, 4), tf.uint8)
         for seed in (0, 1)
     ]
-    learner = QLearner(*pair)
+    learner = QLearner(*pair, optimizer=functools.partial(optimizers.adam, 2.5e-4))
     batch = types.Batch(
         rng.integers(0, 256, (32, 84, 84, 4), dtype=np.uint8),
         rng.integers(4, size=32, dtype=np.int32),

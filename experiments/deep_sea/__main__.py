@@ -5,16 +5,15 @@
       --gin_bindings='Agent.train_period = 4'  # A third of the time.
 
 A run has solved its size at the first episode at which more than a tenth of all episodes so far
-have found the treasure (bsuite, deep_sea/analysis.py: fewer than 0.9 of them bad; there only the
-episodes that are logged are looked at, here all); it is stopped then, and `found` counts the
-treasures until then. A larger size is tried by the methods of which at least half of the seeds
-solve the one before. Runs are whole runs of <method>_deep_sea.gin on the sea of mapping_seed 0, a
-core each. Started again, the command goes on with what is not done. A row of the table, which is
-written anew after each size, is a run.
+have found the treasure (bsuite, deep_sea/analysis.py: fewer than 0.9 of them bad; there only logged
+episodes count, here all); it is stopped then, and `found` counts the treasures until then. A larger
+size is tried by the methods of which at least half of the seeds solve the one before. Runs are
+whole runs of <method>_deep_sea.gin on the sea of mapping_seed 0, one core each. Run again, the
+command runs those that are missing. The table has one row per run; it and a figure beside it, with
+the suffix .png, are written anew after each size.
 Exit status: 0 all is done, 1 some runs failed or were stopped, 2 the command line is wrong.
 """
 
-import argparse
 import csv
 import functools
 import os
@@ -23,20 +22,32 @@ import sys
 import time
 from pathlib import Path
 
-from ob2i_tf import config, sweep
-from ob2i_tf.errors import UserError
+from ob2i_tf import cli, config, sweep
+from ob2i_tf.errors import ConfigError
+
+with cli.extra('analysis'):
+    import matplotlib.pyplot as plt
+
+    from ob2i_tf.analysis import figures
 
 EPISODES = 10_000
 ITERATIONS = 100
-SOLVED = 0.1  # More than so many of the episodes so far.
-FOUND = 0.5  # Of a score; the treasure is worth 1, all that it costs to go there 0.01.
-METHODS = ('ob2i', 'bebu', 'bebu_ucb', 'bebu_ids', 'bootdqn', 'ebu')
+SOLVED = 0.1  # Of the episodes so far, exceeded.
+FOUND = 0.5  # Score that is exceeded: the treasure is worth 1, the way there costs 0.01.
+METHODS = {  # Gin file -> name in figures.
+    'ob2i': 'OB2I',
+    'bebu': 'BEBU',
+    'bebu_ucb': 'BEBU-UCB',
+    'bebu_ids': 'BEBU-IDS',
+    'bootdqn': 'BootDQN',
+    'ebu': 'EBU',
+}
 COLUMNS = ('method', 'size', 'seed', 'solved', 'episodes', 'found')
-_LOOK_SECONDS = 10  # Between looks at what a run has found.
+_LOOK_SECONDS = 10  # Between looks at the scores of a run.
 
 
 def solved_at(scores):
-    """The first episode, from 1, by which more than a tenth of `scores` found it, or None."""
+    """The first episode, from 1, at which more than a tenth of `scores` found it, or None."""
     found = 0
     for episode, score in enumerate(scores[:EPISODES], start=1):
         found += score > FOUND
@@ -49,7 +60,7 @@ def scores_of(base_dir):
     path = Path(base_dir) / 'episodes.csv'
     if not path.exists():
         return []
-    with open(path, newline='') as file:  # Its last line may not be whole yet.
+    with open(path, newline='') as file:  # Its last line may be incomplete.
         return [float(row['score']) for row in csv.DictReader(file) if row['length']]
 
 
@@ -70,14 +81,14 @@ def _is_over(base_dir, look):
 
 
 class Trial(sweep.Trial):
-    """A run that is complete once there is nothing more to find out."""
+    """A run that is complete once its result is known."""
 
     def complete(self):
         return result(self.base_dir) is not None
 
 
 def trials(method, size, base_dir, seeds, bindings):
-    own = {
+    fixed = {
         'make_deep_sea.size': size,
         'make_deep_sea.deterministic': True,  # Noise would look like treasure.
         'Runner.num_iterations': ITERATIONS,
@@ -88,11 +99,11 @@ def trials(method, size, base_dir, seeds, bindings):
         [f'{method}_deep_sea.gin'],
         os.path.join(base_dir, f'size{size}'),
         seeds=seeds,
-        bindings=(*(f'{name} = {value}' for name, value in own.items()), *bindings),
+        bindings=(*(f'{name} = {value}' for name, value in fixed.items()), *bindings),
     )
-    for name, value in own.items():  # As the last trial resolves them, however they are spelt.
+    for name, value in fixed.items():  # In any spelling, as the last trial resolves it.
         if config.value(name) != value:
-            raise UserError(f'--gin_bindings: {name} is {value} here, not {config.value(name)}')
+            raise ConfigError(f'--gin_bindings: {name} is {value} here, not {config.value(name)}')
     return [Trial(**vars(trial)) for trial in made]
 
 
@@ -100,38 +111,68 @@ def write(path, rows):
     aside = f'{path}.tmp'
     with open(aside, 'w', newline='') as file:
         table = csv.writer(file, lineterminator='\n')
-        table.writerows([COLUMNS, *sorted(rows, key=lambda row: (METHODS.index(row[0]), row))])
+        table.writerows(
+            [COLUMNS, *sorted(rows, key=lambda row: (list(METHODS).index(row[0]), row))]
+        )
     os.replace(aside, path)
+    Path(path).with_suffix('.png').write_bytes(figure(rows).png)
 
 
+def figure(rows):
+    """Episodes until each seed solved a size, and a line through the means of those that did.
+
+    Args:
+      rows: Tuples of COLUMNS.
+    """
+    look = figures.line_styles(set(METHODS.values()))
+    with figures.style():
+        picture, axis = plt.subplots(figsize=(5.6, 3.3), layout='constrained')
+        lines = {}
+        for method, name in METHODS.items():
+            solved, missed = {}, []
+            for row in rows:
+                if row[0] == method and row[3]:
+                    solved.setdefault(row[1], []).append(row[4])
+                elif row[0] == method:
+                    missed.append(row[1])
+            means = [sum(episodes) / len(episodes) for episodes in solved.values()]
+            color = look[name]['color']
+            (lines[name],) = axis.plot(list(solved), means, lw=1.6, **look[name])
+            for size, episodes in solved.items():
+                axis.plot([size] * len(episodes), episodes, 'o', ms=3, color=color)
+            axis.plot(missed, [EPISODES] * len(missed), 'x', ms=5, color=color)
+        axis.set_yscale('log')
+        axis.yaxis.set_major_formatter(lambda value, _: figures.short(value))
+        axis.set_xlabel('size')
+        axis.set_ylabel('episodes until solved')
+        figures.legend(picture, lines)
+        caption = 'Episodes until a seed solved a size; crosses at the top: it did not'
+        return figures.rendered('deep_sea', 'Deep Sea', caption, picture)
+
+
+@cli.command()
 def main(argv=None):
-    parser = argparse.ArgumentParser(
-        'experiments.deep_sea', description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument('--methods', nargs='+', default=METHODS, choices=METHODS)
-    parser.add_argument('--sizes', nargs='+', type=sweep.count, default=[10, 20, 30, 40, 50])
-    parser.add_argument('--seeds', type=sweep.count, default=3)
+    parser = cli.parser('experiments.deep_sea', __doc__)
+    parser.add_argument('--methods', nargs='+', default=list(METHODS), choices=list(METHODS))
+    parser.add_argument('--sizes', nargs='+', type=cli.count, default=[10, 20, 30, 40, 50])
+    parser.add_argument('--seeds', type=cli.count, default=3)
     parser.add_argument('--gin_bindings', action='append', default=[], metavar='BINDING')
-    parser.add_argument('--processes', type=sweep.count, default=os.cpu_count())
+    parser.add_argument('--processes', type=cli.count, default=os.cpu_count())
     parser.add_argument('--base_dir', default='runs/deep_sea')
     parser.add_argument('--out', default='deep_sea.csv')
     arguments = parser.parse_args(argv)
     sizes, methods = sorted(set(arguments.sizes)), list(dict.fromkeys(arguments.methods))
-    try:
-        made = {
-            (method, size): trials(
-                method, size, arguments.base_dir, arguments.seeds, arguments.gin_bindings
-            )
-            for size in sizes
-            for method in methods
-        }
-    except UserError as error:
-        print('error:', ' '.join(str(error).split()), file=sys.stderr)
-        return 2
-    executor = sweep.OnThisMachine(
+    made = {
+        (method, size): trials(
+            method, size, arguments.base_dir, arguments.seeds, arguments.gin_bindings
+        )
+        for size in sizes
+        for method in methods
+    }
+    executor = sweep.LocalExecutor(
         arguments.processes, lambda folder: _is_over(folder, time.monotonic() // _LOOK_SECONDS)
     )
-    runs = sweep.Sweep(executor, arguments.processes)
+    runs = sweep.Sweep(executor)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: runs.stop())
 

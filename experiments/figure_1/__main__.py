@@ -1,4 +1,4 @@
-"""Figure 1 of the paper: what the UCB-bonus is, on a regression task.
+"""Figure 1 of the paper: the UCB-bonus on a regression task.
 
   python -m experiments.figure_1 --out experiments/figure_1
 
@@ -6,20 +6,24 @@ Twenty networks are fitted to the same 60 points, from different initial weights
 MultiHeadQNetwork without a trunk share nothing. The paper does not say which points; these are of
 Osband et al. (2016, appendix A): y = x + sin(4 (x + w)) + sin(13 (x + w)) + w, w ~ N(0, 0.03^2), x
 uniform in (0, 0.6) and (0.8, 1).
+Writes curves.csv and regression.png.
 """
 
-import argparse
 import csv
 import functools
+import os
 import sys
 from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
 
 from ob2i_tf import bonuses, cli, networks, optimizers, types
-from ob2i_tf.errors import missing_package
 from ob2i_tf.learner import QLearner
+
+with cli.extra('analysis'):
+    import matplotlib.pyplot as plt
+
+    from ob2i_tf.analysis import figures
 
 NUM_NETWORKS, NUM_POINTS = 20, 60
 
@@ -41,7 +45,7 @@ def fit(x, y, steps=12_000, seed=0):
         networks.build(
             networks.MultiHeadQNetwork(1, NUM_NETWORKS, 100, conv_layers=(), seed=seed),
             (2,),
-            tf.float32,
+            np.float32,
         )
         for _ in range(2)
     ]
@@ -58,51 +62,62 @@ def fit(x, y, steps=12_000, seed=0):
     return lambda x: pair[0](inputs(x)).numpy()[..., 0]
 
 
-@cli.command()
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        '--out',
-        type=lambda path: Path(path).expanduser(),
-        required=True,
-        help='folder for the table and figure',
-    )
-    out = parser.parse_args().out
-    try:
-        import matplotlib
-    except ModuleNotFoundError as error:
-        sys.exit(f'error: {missing_package(error, "analysis")}')
-    matplotlib.use('Agg')
-    from matplotlib import pyplot
+def figure(points, curve, fitted, std):
+    """The networks, their mean with its spread, and the mean plus the bonus.
 
+    Args:
+      points: x and y, [NUM_POINTS] each.
+      curve: [n], where the networks are drawn.
+      fitted: [n, NUM_NETWORKS].
+      std: [n], the bonus.
+    """
+    mean = fitted.mean(axis=1)
+    with figures.style():
+        picture, panels = plt.subplots(
+            1, 3, figsize=(10, 3), sharex=True, sharey=True, layout='constrained'
+        )
+        panels[0].plot(curve, fitted, linewidth=0.7, alpha=0.7)
+        panels[1].plot(curve, mean, color='black')
+        for width, alpha in ((1, 0.35), (2, 0.2)):
+            low, high = mean - width * std, mean + width * std
+            panels[1].fill_between(
+                curve, low, high, color=figures.COLOURS[0], alpha=alpha, linewidth=0
+            )
+        panels[2].plot(curve, mean, color='black', label='mean')
+        panels[2].plot(
+            curve, mean + std, color=figures.COLOURS[1], label='optimistic: mean + bonus'
+        )
+        panels[2].legend()
+        titles = (
+            f'{NUM_NETWORKS} networks',
+            'mean, 1 and 2 standard deviations',
+            'optimistic value',
+        )
+        for panel, title in zip(panels, titles):
+            panel.plot(*points, '.', color=figures.COLOURS[2], markersize=5, zorder=3)
+            panel.set(title=title, xlabel='x', ylim=(points[1].min() - 2, points[1].max() + 2))
+        caption = 'Networks fitted to the same points, and their spread as a bonus'
+        return figures.rendered('regression', 'The UCB-bonus', caption, picture)
+
+
+@cli.command()
+def main(argv=None):
+    """Runs the command line; returns the exit status."""
+    parser = cli.parser('experiments.figure_1', __doc__)
+    parser.add_argument('--out', required=True, type=os.path.expanduser, metavar='DIR')
+    out = Path(parser.parse_args(argv).out)
     out.mkdir(parents=True, exist_ok=True)
     x, y = draw_points(np.random.default_rng(0))
     curve = np.linspace(-0.2, 1.2, 281)
     networks_fitted = fit(x, y)
     errors = np.mean((networks_fitted(x) - y[:, None]) ** 2, axis=0)
     fitted = networks_fitted(curve)
-    mean, std = fitted.mean(axis=1), bonuses.ensemble_std(fitted[..., None]).numpy()[:, 0]
+    std = bonuses.ensemble_std(fitted[..., None]).numpy()[:, 0]
     with open(out / 'curves.csv', 'w', newline='') as file:
         writer = csv.writer(file)
         writer.writerow(['x', 'mean', 'std'])
-        writer.writerows(np.round(np.stack([curve, mean, std], axis=1), 5))
-    figure, panels = pyplot.subplots(
-        1, 3, figsize=(10, 3), sharex=True, sharey=True, constrained_layout=True
-    )
-    panels[0].plot(curve, fitted, linewidth=0.7, alpha=0.7)
-    panels[1].plot(curve, mean, color='black')
-    for width, alpha in ((1, 0.35), (2, 0.2)):
-        panels[1].fill_between(
-            curve, mean - width * std, mean + width * std, color='#0072b2', alpha=alpha, linewidth=0
-        )
-    panels[2].plot(curve, mean, color='black', label='mean')
-    panels[2].plot(curve, mean + std, color='#d55e00', label='optimistic: mean + bonus')
-    panels[2].legend(frameon=False)
-    titles = (f'{NUM_NETWORKS} networks', 'mean, 1 and 2 standard deviations', 'optimistic value')
-    for panel, title in zip(panels, titles):
-        panel.plot(x, y, '.', color='#009e73', markersize=5, zorder=3)
-        panel.set(title=title, xlabel='x', ylim=(y.min() - 2, y.max() + 2))
-    figure.savefig(out / 'regression.png', dpi=150)
+        writer.writerows(np.round(np.stack([curve, fitted.mean(axis=1), std], axis=1), 5))
+    (out / 'regression.png').write_bytes(figure((x, y), curve, fitted, std).png)
     print(f'mean squared error of the networks: {errors.min():.3f} to {errors.max():.3f}')
     outside, gap = (curve < 0) | (curve > 1), (curve > 0.6) & (curve < 0.8)
     for where, chosen in (
@@ -111,7 +126,8 @@ def main():
         ('beyond them', outside),
     ):
         print(f'mean bonus {where}: {std[chosen].mean():.3f}')
+    return 0
 
 
 if __name__ == '__main__':
-    main()
+    sys.exit(main())

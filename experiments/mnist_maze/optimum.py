@@ -1,10 +1,12 @@
-"""What is best in the mazes of the comparison: python experiments/mnist_maze/optimum.py > FILE
+"""The best policy in the mazes of the comparison.
+
+  python -m experiments.mnist_maze.optimum > optimum.csv
 
 By dynamic programming on the cells, with the rules and the rewards that `make_mnist_maze` has by
 default and the discount of gin/base/mnist_maze.gin. `optimal_length` is the mean number of steps
 that the best policy takes, slips included, over the shortest path, `optimal_median` the median. The
-gap of a cell is the optimal value of the best action less that of the second best: what a bonus has
-to outweigh to change the action there.
+gap of a cell, the optimal value of the best action less that of the second best, has to be
+outweighed by a bonus that changes the action there.
 """
 
 import csv

@@ -2,17 +2,16 @@
 
   python -m experiments.regret "LSVI-UCB=runs/lsvi_ucb_linear_mdp" runs/ob2i_linear_mdp --out D
 
-The regret of an episode is what its actions cost against the best ones, the sum of V*_h(s_h) -
-Q*_h(s_h, a_h) over its steps, exploration included: its expectation is that of V*_1(s_1) less the
-episode's rewards, without their noise. What a run did is read from its replay. The regret of an
-agent that learns grows more slowly than the number n of episodes: summary.csv has the exponent p of
-n^p that fits the second half of a run (a line through its logarithms), 1 for one that never learns.
+The regret of an episode is the sum of V*_h(s_h) - Q*_h(s_h, a_h) over its steps, exploration
+included: its expectation is that of V*_1(s_1) less the episode's rewards, without their noise. It
+is computed from the episodes in the run's replay. The regret of an agent that learns grows more
+slowly than the number n of episodes: summary.csv has the exponent p of n^p that fits the second
+half of a run (a line through its logarithms), 1 for one that never learns.
 
 Writes regret.csv, summary.csv, regret.png and regret.svg.
 Exit status: 0 written, 1 it could not be, 2 the command line is wrong.
 """
 
-import argparse
 import json
 import os
 import sys
@@ -22,22 +21,17 @@ import numpy as np
 
 from ob2i_tf import cli
 from ob2i_tf.environments import linear_mdp
-from ob2i_tf.errors import UserError, missing_package
+from ob2i_tf.errors import UserError
 from ob2i_tf.training import checkpoints
 
-try:
+with cli.extra('analysis'):
+    import matplotlib.pyplot as plt
     import pandas as pd
 
     from ob2i_tf.analysis import figures, load
-except ModuleNotFoundError as error:
-    if __name__ != '__main__':
-        raise
-    sys.exit(f'error: {missing_package(error, "analysis")}')
 
-_KEYS = [
-    f'make_linear_mdp.{key}'
-    for key in ('kind', 'num_states', 'num_actions', 'horizon', 'num_features', 'mdp_seed')
-]
+_MDP = ('kind', 'num_states', 'num_actions', 'horizon', 'num_features', 'mdp_seed')
+_KEYS = [f'make_linear_mdp.{key}' for key in _MDP]
 POINTS = 100  # Of a curve, in the table and in the figure.
 
 
@@ -45,58 +39,48 @@ def of_run(run) -> np.ndarray:
     """The regret after each episode, [episodes].
 
     Raises:
-      UserError: the run has no checkpoint, or its replay lacks the first episodes.
+      UserError: The run has no checkpoint, or its replay lacks the first episodes.
     """
     mdp = linear_mdp.draw_mdp(*(run.config[key] for key in _KEYS))
-    q_values = mdp.optimal_values()
-    costs = q_values.max(axis=-1, keepdims=True) - q_values  # [H, S, A]
-    regrets = []
-    for lengths, actions, frames in _stored(run.path):
-        count, ends = len(actions), np.cumsum(lengths)
-        steps = np.arange(count) - np.repeat(ends - lengths, lengths)
-        # An episode has one frame more than it has steps.
-        frames = frames[np.arange(count) + np.repeat(np.arange(len(lengths)), lengths)]
-        features = frames.reshape(count, frames.shape[1], mdp.horizon, -1)
-        features = features[np.arange(count), :, steps]  # [count, A, d]
-        apart = np.abs(features[:, None] - mdp.features).sum(axis=(2, 3))
-        taken = costs[steps, apart.argmin(axis=1), actions]
-        regrets.append(np.add.reduceat(taken, ends - lengths))
-    return np.cumsum(np.concatenate([[], *regrets]))
+    return np.cumsum([mdp.gaps(*episode).sum() for episode in _episodes(run.path)])
 
 
-def _stored(folder):
-    """(lengths, actions, frames) of the episodes in each file of the newest checkpoint's replay."""
-    manifests = []
+def _episodes(folder):
+    """(observations, actions) of each episode in replay, as of the newest intact checkpoint."""
+    states = []
     checkpoints.read_newest(
         folder / 'checkpoints',
-        lambda path: manifests.append(json.loads((path / 'state.json').read_text())['replay']),
+        lambda path: states.append(json.loads((path / 'state.json').read_text())),
     )
-    if not manifests:
+    if not states:
         raise UserError(f'{folder} holds no checkpoint')
-    try:
-        (replay,) = manifests
-        if replay['first_id']:
-            raise UserError(
-                f'the replay of {folder} holds no more the first {replay["first_id"]} episodes; '
-                'EpisodeReplay.capacity_transitions must hold the whole run'
-            )
-        for segment in replay['segments']:
-            with np.load(folder / 'replay' / segment['file'], allow_pickle=False) as arrays:
-                yield arrays['lengths'], arrays['steps']['action'], arrays['frames']
-    except UserError:
-        raise
-    except Exception as error:  # A damaged file may hold anything.
-        raise UserError(f'the replay of {folder} cannot be read: {error!r}') from error
+    replay = states[0]['replay']
+    if replay['first_id']:
+        raise UserError(
+            f'the replay of {folder} no longer holds the first {replay["first_id"]} episodes; '
+            'EpisodeReplay.capacity_transitions must hold the whole run'
+        )
+    for segment in replay['segments']:
+        path = folder / 'replay' / segment['file']
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                lengths, frames, steps = (arrays[name] for name in ('lengths', 'frames', 'steps'))
+        except Exception as error:  # A damaged file may hold anything.
+            raise UserError(f'{path} cannot be read: {error!r}') from error
+        yield from zip(  # An episode has one frame more than it has steps.
+            np.split(frames, np.cumsum(lengths + 1)[:-1]),
+            np.split(steps['action'], np.cumsum(lengths)[:-1]),
+        )
 
 
 def curves(runs) -> pd.DataFrame:
     """[episode, (method, seed)], at POINTS episodes that all runs have.
 
-    A run that cannot be read or has no episode is left out, and becomes one of `runs.problems`, as
-    does one that is shorter than others and ends all curves.
+    `runs.problems` gets each run that is left out, as it cannot be read or has no episode, and the
+    run that ends all curves as it is shorter than others.
 
     Raises:
-      UserError: no run of a linear MDP is left.
+      UserError: No run of a linear MDP is left.
     """
     found = {}
     for run in runs.runs:
@@ -104,25 +88,23 @@ def curves(runs) -> pd.DataFrame:
             continue
         try:
             regret = of_run(run)
+            if not len(regret):
+                raise UserError('it has no episode')
         except UserError as error:
             runs.problems.append(f'{run.path}: left out: {error}')
-            continue
-        if len(regret):
-            found[run.method, run.seed] = regret
         else:
-            runs.problems.append(f'{run.path}: left out: it has no episode')
+            found[run.method, run.seed] = regret
     if not found:
         raise UserError('; '.join(['no run of a linear MDP that can be read', *runs.problems]))
-    shortest = min(found, key=lambda key: len(found[key]))
-    count = len(found[shortest])
+    (method, seed), shortest = min(found.items(), key=lambda item: len(item[1]))
+    count = len(shortest)
     if count < max(map(len, found.values())):
         runs.problems.append(
-            f'curves end at {count} episodes, all that seed {shortest[1]} of {shortest[0]} has'
+            f'curves end at {count} episodes, all that seed {seed} of {method} has'
         )
     episodes = np.unique(np.linspace(1, count, POINTS).astype(int))
     table = pd.DataFrame({key: regret[episodes - 1] for key, regret in found.items()}, episodes)
-    table.columns.names, table.index.name = ['method', 'seed'], 'episode'
-    return table
+    return table.rename_axis(index='episode', columns=['method', 'seed'])
 
 
 def exponent(curve) -> float:
@@ -133,31 +115,23 @@ def exponent(curve) -> float:
 
 def summary(table) -> pd.DataFrame:
     """Of each method, over seeds: regret at the end and exponent of the second half."""
-    rows = []
-    for method, of_seeds in table.T.groupby('method'):
-        regrets = of_seeds.iloc[:, -1]
-        exponents = of_seeds.apply(exponent, axis=1)
-        rows.append(
-            {
-                'method': method,
-                'seeds': len(of_seeds),
-                'episodes': table.index[-1],
-                'regret': regrets.mean(),
-                'lowest': regrets.min(),
-                'highest': regrets.max(),
-                'exponent': exponents.quantile(0.5),
-                'lowest_exponent': exponents.min(),
-                'highest_exponent': exponents.max(),
-            }
-        )
-    return pd.DataFrame(rows).sort_values('regret')
+    ends = table.iloc[-1].to_frame('regret').assign(exponent=table.apply(exponent))
+    by_method = ends.groupby('method')
+    return by_method.agg(
+        seeds=('regret', 'size'),
+        episodes=('regret', lambda _: table.index[-1]),
+        regret=('regret', 'mean'),
+        lowest=('regret', 'min'),
+        highest=('regret', 'max'),
+        exponent=('exponent', 'median'),
+        lowest_exponent=('exponent', 'min'),
+        highest_exponent=('exponent', 'max'),
+    ).sort_values('regret')
 
 
 def figure(table):
     """Regret over episodes: the seeds, and their mean."""
-    import matplotlib.pyplot as plt
-
-    look = figures.looks(set(table.columns.get_level_values('method')))
+    look = figures.line_styles(set(table.columns.get_level_values('method')))
     with figures.style():
         picture, axis = plt.subplots(figsize=(5.6, 3.3), layout='constrained')
         lines = {}
@@ -174,28 +148,20 @@ def figure(table):
 @cli.command()
 def main(argv=None):
     """Runs the command line; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog='python -m experiments.regret',
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = cli.parser('experiments.regret', __doc__)
     parser.add_argument('runs', nargs='+', metavar='RUNS', help='a folder, or NAME=FOLDER')
     parser.add_argument('--out', required=True, type=os.path.expanduser, metavar='DIR')
     arguments = parser.parse_args(argv)
-    try:
-        runs = load.load(arguments.runs)
-        table = curves(runs)
-        out = Path(arguments.out)
-        out.mkdir(parents=True, exist_ok=True)
-        long = table.stack(['method', 'seed'], future_stack=True).rename('regret').reset_index()
-        long.to_csv(out / 'regret.csv', index=False, float_format='%.5g')
-        summary(table).to_csv(out / 'summary.csv', index=False, float_format='%.4g')
-        picture = figure(table)
-        (out / 'regret.png').write_bytes(picture.png)
-        (out / 'regret.svg').write_text(picture.svg, encoding='utf-8')
-    except (UserError, OSError) as error:
-        print('error:', ' '.join(str(error).split()), file=sys.stderr)
-        return 1
+    runs = load.load(arguments.runs)
+    table = curves(runs)
+    out = Path(arguments.out)
+    out.mkdir(parents=True, exist_ok=True)
+    long = table.stack(['method', 'seed'], future_stack=True).rename('regret').reset_index()
+    long.to_csv(out / 'regret.csv', index=False, float_format='%.5g')
+    summary(table).to_csv(out / 'summary.csv', float_format='%.4g')
+    picture = figure(table)
+    (out / 'regret.png').write_bytes(picture.png)
+    (out / 'regret.svg').write_text(picture.svg, encoding='utf-8')
     for problem in runs.problems:
         print('note:', problem, file=sys.stderr)
     print(out)

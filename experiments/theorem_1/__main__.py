@@ -6,18 +6,23 @@ The theorem says that under Bayesian linear regression with prior N(0, I / lambd
 the standard deviation of the value at phi is sqrt(phi^T Lambda^-1 phi). A head of the ensemble is a
 ridge regression on targets with noise N(0, 1), drawn towards a weight from the prior: a sample of
 that posterior. So the error of the ensemble's standard deviation falls like 1 / sqrt(K).
+Writes errors.csv and errors.png.
 """
 
-import argparse
 import csv
+import os
 import sys
 from pathlib import Path
 
 import numpy as np
 
 from ob2i_tf import cli
-from ob2i_tf.errors import missing_package
 from ob2i_tf.linear import lsvi
+
+with cli.extra('analysis'):
+    import matplotlib.pyplot as plt
+
+    from ob2i_tf.analysis import figures
 
 
 def perturbed_regressions(features, targets, regularisation, num_heads, rng):
@@ -49,23 +54,31 @@ def relative_error(num_heads, size=10, num_rows=100, regularisation=1.0, seed=0)
     return np.sqrt(np.mean((spread / lsvi.norms(test, inverse) - 1) ** 2))
 
 
-@cli.command()
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        '--out',
-        type=lambda path: Path(path).expanduser(),
-        required=True,
-        help='folder for the table and figure',
-    )
-    out = parser.parse_args().out
-    try:
-        import matplotlib
-    except ModuleNotFoundError as error:
-        sys.exit(f'error: {missing_package(error, "analysis")}')
-    matplotlib.use('Agg')
-    from matplotlib import pyplot
+def figure(heads, errors):
+    """Errors over K, one point per seed, beside 1 / sqrt(2 K).
 
+    Args:
+      heads: [k], the values of K.
+      errors: [k, seeds].
+    """
+    with figures.style():
+        picture, axis = plt.subplots(figsize=(4.5, 3.2), layout='constrained')
+        axis.loglog(heads, errors, 'o', color=figures.COLOURS[0], markersize=3, alpha=0.6)
+        axis.loglog(heads, 1 / np.sqrt(2 * np.array(heads)), 'k--', label='1 / sqrt(2 K)')
+        axis.set(xlabel='heads K', ylabel='relative error of the standard deviation')
+        for each in (axis.xaxis, axis.yaxis):
+            each.set_major_formatter(lambda value, _: figures.short(value))
+        axis.legend()
+        caption = 'Relative error of the standard deviation of K heads, one point per seed'
+        return figures.rendered('errors', 'Theorem 1', caption, picture)
+
+
+@cli.command()
+def main(argv=None):
+    """Runs the command line; returns the exit status."""
+    parser = cli.parser('experiments.theorem_1', __doc__)
+    parser.add_argument('--out', required=True, type=os.path.expanduser, metavar='DIR')
+    out = Path(parser.parse_args(argv).out)
     out.mkdir(parents=True, exist_ok=True)
     heads = [10, 30, 100, 300, 1000, 3000, 10000]
     errors = [[relative_error(k, seed=seed) for seed in range(10)] for k in heads]
@@ -73,15 +86,11 @@ def main():
         writer = csv.writer(file)
         writer.writerow(['num_heads', 'seed', 'relative_error'])
         writer.writerows((k, s, e) for k, row in zip(heads, errors) for s, e in enumerate(row))
-    figure, axes = pyplot.subplots(figsize=(4.5, 3.2), constrained_layout=True)
-    axes.loglog(heads, errors, 'o', color='#0072b2', markersize=3, alpha=0.6)
-    axes.loglog(heads, 1 / np.sqrt(2 * np.array(heads)), 'k--', label=r'$1/\sqrt{2K}$')
-    axes.set(xlabel='heads K', ylabel='relative error of the standard deviation')
-    axes.legend(frameon=False)
-    figure.savefig(out / 'errors.png', dpi=150)
+    (out / 'errors.png').write_bytes(figure(heads, errors).png)
     slope = np.polyfit(np.log(heads), np.log(np.mean(errors, axis=1)), 1)[0]
     print(f'the error falls like K^{slope:.2f}')
+    return 0
 
 
 if __name__ == '__main__':
-    main()
+    sys.exit(main())

@@ -1,6 +1,9 @@
-"""Run folders -> tidy tables; whatever is missing or damaged in them is named, never guessed."""
+"""Run folders -> tidy tables; what is missing or damaged in them is reported, never guessed."""
 
 import ast
+import collections
+import contextlib
+import functools
 import json
 import math
 import os
@@ -13,51 +16,40 @@ import pandas as pd
 from ob2i_tf import environments
 from ob2i_tf.environments import games
 from ob2i_tf.errors import UserError
-from ob2i_tf.training import csv_columns, disk
-from ob2i_tf.training.find_runs import find_runs
+from ob2i_tf.training import disk
+from ob2i_tf.training.run_folder import COLUMNS, find_runs
 
 TRAIN_COLUMNS = (
     'iteration',
     'frames',
+    'episodes',
     'score_mean',
     'episode_length_mean',
     'bonus_mean',
     'next_bonus_mean',
 )
 _FILES = ('config.gin', 'eval.csv', 'train.csv')
+_UNBOUND = '(unbound)'
+_LARGEST = 1e15  # Sums of numbers beyond may overflow; no log holds one.
 # What may differ between the runs of one method.
 _FREE = re.compile(
-    r'make_environment\.name|.*\.(seed|maze_seed|wall_density|num_threads)|'
-    r'make_deep_sea\.size|Runner\.(num_iterations|checkpoint_steps|checkpoints_kept|require_gpu)'
+    r'make_environment\.name|.*\.(seed|maze_seed|wall_density|num_threads)|make_deep_sea\.size|'
+    r'Runner\.(method|num_iterations|checkpoint_steps|checkpoints_kept|require_gpu)'
 )
-_ROWS = {  # (update, bonus, acts by) -> row, for ensembles.
-    ('EpisodicUpdate', 'UcbBonus', 'head_preferences'): 'OB2I',
-    ('EpisodicUpdate', 'RndBonus', 'head_preferences'): 'BEBU-RND',
-    ('EpisodicUpdate', None, 'head_preferences'): 'BEBU',
-    ('EpisodicUpdate', None, 'ucb_preferences'): 'BEBU-UCB',
-    ('EpisodicUpdate', None, 'ids_preferences'): 'BEBU-IDS',
-    ('TransitionUpdate', 'UcbBonus', 'head_preferences'): 'BootDQN-UCB',
-    ('TransitionUpdate', None, 'head_preferences'): 'BootDQN',
-    ('TransitionUpdate', None, 'ids_preferences'): 'BootDQN-IDS',
-}
-_LSVI = {
-    'ucb': 'LSVI-UCB',
-    'randomised': 'randomised LSVI',
-    'greedy': 'epsilon-greedy LSVI',
-}
+_BINDING = re.compile(r'([\w./]+\.\w+)\s*=\s*(.+)')
+_REFERENCE = re.compile(r'@[\w./]+(\(\))?')
 
 
 class Run(NamedTuple):
     """One run folder.
 
     Attributes:
-      path: of the folder.
-      method, game, seed: what it is a run of; texts.
-      config: {binding: value}, values as Python literals where they are, else as text.
-      environment: what environment.json holds; {} without.
-      eval, games: tables with csv_columns.EVAL, csv_columns.EVAL_EPISODES.
-      train: a table with TRAIN_COLUMNS.
-      frames_planned: frames that its configuration asks for, or None.
+      path: Folder.
+      method, game, seed: Texts that identify the run.
+      config: {binding: value}; references are texts such as '@EpisodicUpdate'.
+      environment: {package, 'python' or 'git_commit': version}, as far as they are known.
+      eval, games: Tables with COLUMNS['eval'], COLUMNS['eval_episodes'].
+      train: Table with TRAIN_COLUMNS.
     """
 
     path: Path
@@ -65,15 +57,35 @@ class Run(NamedTuple):
     game: str
     seed: str
     config: dict[str, Any]
-    environment: dict
+    environment: dict[str, str]
     eval: pd.DataFrame
     train: pd.DataFrame
     games: pd.DataFrame
-    frames_planned: int | None
+
+    @property
+    def family(self) -> str:
+        """'Atari', 'DeepSea', ...: tasks whose configurations can be compared."""
+        return 'Atari' if 'make_atari.frame_skip' in self.config else self.game.partition(' ')[0]
+
+    @property
+    def scored_by(self) -> str:
+        """'evaluation', or 'training' if the run has no evaluations (Deep Sea, linear MDPs)."""
+        return 'training' if self.config.get('Runner.evaluation_steps') == 0 else 'evaluation'
+
+    @property
+    def scores(self) -> pd.DataFrame:
+        """The rows of `eval` or `train` that have a score, one per iteration."""
+        table = self.train if self.scored_by == 'training' else self.eval
+        return table.dropna(subset=['score_mean'])
+
+    @property
+    def frames(self) -> int:
+        """Frames that its logs reach."""
+        return int(max([0, *(t['frames'].max() for t in (self.eval, self.train) if len(t))]))
 
 
 class Runs(NamedTuple):
-    """All runs of a report, and what is wrong with them (sentences)."""
+    """All runs of a report, and sentences about what is wrong with them."""
 
     runs: list[Run]
     problems: list[str]
@@ -83,10 +95,10 @@ def load(sources) -> Runs:
     """Reads all run folders at and below some paths.
 
     Args:
-      sources: paths, or texts 'NAME=PATH', which give all runs below PATH the method NAME.
+      sources: Paths, or texts 'NAME=PATH', which give all runs below PATH the method NAME.
 
     Raises:
-      UserError: a path that is not there, or no run at all.
+      UserError: if a path does not exist, or no run can be read.
     """
     problems, found = [], {}
     for source in sources:
@@ -95,16 +107,16 @@ def load(sources) -> Runs:
             raise UserError(f'no folder {path}')
         folders = find_runs(path, _FILES)
         if not folders:
-            problems.append(f'{path}: no run folder in it')
+            problems.append(printable(f'{path}: no run folder in it'))
         for folder in folders:
             found.setdefault(folder.resolve(), (name, folder))
     if not found:
         raise UserError(
             f'no run folder in {", ".join(map(str, sources))}: none holds {" or ".join(_FILES)}'
         )
-    named = {name for name, _ in found.values()}
+    named = {printable(name) for name, _ in found.values() if name}
     runs = [_read_run(folder, name, problems) for name, folder in found.values()]
-    runs = _apart([run for run in runs if run], named - {None}, problems)
+    runs = _split_variants([run for run in runs if run], named, problems)
     runs = _without_duplicates(runs, problems)
     if not runs:
         raise UserError('no run folder could be read: ' + '; '.join(problems))
@@ -119,252 +131,218 @@ def _name_and_path(source):
     return None, os.path.expanduser(source)
 
 
-# One run.
+def printable(text) -> str:
+    """The text, with escapes for characters that no file or figure can show."""
+    return ''.join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def _read_run(folder, name, problems) -> Run | None:
-    def report(what):
-        problems.append(f'{folder}: {what}')
+    def report(problem):
+        problems.append(printable(f'{folder}: {problem}'))
 
-    config = {}
-    text = _read_text(folder / 'config.gin', report)
-    if text is not None:
+    try:
+        text = disk.read_text(folder / 'config.gin', 'utf-8-sig', 'replace')
         config = parse_config(text)
-        if not config:
-            report('config.gin is empty or no configuration')
-    game = config.get('make_environment.name')
-    path_method, path_game, path_seed = _by_path(folder, game)
-    method = name or row_of(config) or path_method
-    game = path_game if game is None else game
-    seed = config.get('Runner.seed', path_seed)
-    known = {'method': method, 'game': game, 'seed': seed}
-    unknown = [what for what, value in known.items() if value is None]
-    if unknown:
-        name_it = '; give it as NAME=FOLDER' if method is None else ''
-        report(f'left out: nothing tells its {", ".join(unknown)}{name_it}')
-        return None
-    if not config:
-        report(f'without a configuration; by its path it is {method}, {game}, seed {seed}')
-    game = game_name(str(game))
+        frames_planned = _frames_planned(config, text)
+    except FileNotFoundError:
+        return report('left out: no config.gin')
+    except OSError as error:
+        return report(f'left out: config.gin cannot be read: {error.strerror}')
+    except ValueError as error:
+        return report(f'left out: {error}')
+    missing = {'make_environment.name', 'Runner.seed'} - config.keys()
+    if missing:
+        return report(f'left out, its config.gin lacks {", ".join(sorted(missing))}')
+    task, seed = str(config['make_environment.name']), str(config['Runner.seed'])
+    method = name or config.get('Runner.method') or _folder_name(folder, task)
+    game = game_name(task)
     density = config.get('make_mnist_maze.wall_density')
     if game == 'MnistMaze' and isinstance(density, (int, float)):
         game = f'MnistMaze {100 * density:g}%'
         seed = f'maze {config.get("make_mnist_maze.maze_seed", 0)}, seed {seed}'
-    elif 'make_deep_sea.size' in config:
-        game = f'{game} {config["make_deep_sea.size"]}'
-    no_evaluation = config.get('Runner.evaluation_steps') == 0  # Deep Sea and linear MDPs.
-    tables = {
-        table: read_csv(
-            folder / f'{table}.csv',
-            header,
-            (lambda what: None) if no_evaluation and table != 'train' else report,
-            required=table != 'eval_episodes',
-        )
-        for table, header in (
-            ('eval', csv_columns.EVAL),
-            ('train', TRAIN_COLUMNS),
-            ('eval_episodes', csv_columns.EVAL_EPISODES),
-        )
-    }
-    evaluation = tables['eval']
-    empty = int(evaluation['score_mean'].isna().sum())
-    if len(evaluation) and empty:
-        report(f'{empty} of {len(evaluation)} evaluations have no score')
-    planned = _frames_planned(config)
-    reached = max([0, *(t['frames'].max() for t in (evaluation, tables['train']) if len(t))])
-    # A run of less than an iteration is no run that was cut short.
-    if planned and 0 < reached < planned:
-        report(f'cut short: {int(reached):,} of {planned:,} frames')
-    environment = _read_text(folder / 'environment.json', lambda what: None)
-    try:
-        environment = json.loads(environment or '{}')
-    except ValueError:
-        environment = None
-    if not isinstance(environment, dict):
-        report('environment.json is damaged or of another version')
-        environment = {}
-    return Run(
+    elif game == 'DeepSea' and 'make_deep_sea.size' in config:
+        game = f'DeepSea {config["make_deep_sea.size"]}'
+    run = Run(
         folder,
-        method,
-        game,
-        str(seed),
+        *map(printable, (str(method), game, seed)),
         config,
-        environment,
-        evaluation,
-        tables['train'],
-        tables['eval_episodes'],
-        planned,
+        _read_environment(folder, report),
+        _nothing(COLUMNS['eval']),
+        read_csv(folder / 'train.csv', TRAIN_COLUMNS, report),
+        _nothing(COLUMNS['eval_episodes']),
     )
+    if run.scored_by == 'evaluation':
+        evaluation = read_csv(folder / 'eval.csv', COLUMNS['eval'], report)
+        played = read_csv(folder / 'eval_episodes.csv', COLUMNS['eval_episodes'], report, False)
+        run = run._replace(eval=evaluation, games=played)
+        empty = int(evaluation['score_mean'].isna().sum())
+        if empty:
+            report(f'{empty} of {len(evaluation)} evaluations have no score')
+    # A run of less than an iteration, as one that is only evaluated, was not cut short.
+    if frames_planned and 0 < run.frames < frames_planned:
+        report(f'cut short: {run.frames:,} of {frames_planned:,} frames')
+    return run
 
 
-def _by_path(folder, game):
-    """(method, game, seed) of <configuration>[/<name=value>...][/<game>]/seed<seed>; else Nones.
-
-    A folder is the game's if it has its name, or if `game` is None and no value is in its name.
-    """
-    *names, last = folder.resolve().parts
-    seed = re.fullmatch(r'seed(\d+)', last)
-    if not seed:
-        return None, None, None
-    path_game = None
-    if game_name(names[-1]) == game_name(str(game)) or (game is None and '=' not in names[-1]):
-        path_game = names.pop()
-    while '=' in names[-1]:
+def _folder_name(folder, task):
+    """The gin file's name in a path <gin file>[/<name>=<value>...][/<task>][/seed<seed>]."""
+    names = [name for name in folder.resolve().parts if '=' not in name]
+    while len(names) > 1 and (
+        re.fullmatch(r'seed\d+', names[-1]) or game_name(names[-1]) == game_name(task)
+    ):
         names.pop()
-    return names[-1].strip('/') or None, path_game, seed[1]
-
-
-def _read_text(path, report):
-    try:
-        return disk.read_text(path, 'utf-8-sig', 'replace')
-    except FileNotFoundError:
-        report(f'no {path.name}')
-    except OSError as error:
-        report(f'{path.name} cannot be read: {error.strerror}')
-    return None
+    return names[-1]
 
 
 def parse_config(text) -> dict[str, Any]:
-    """{'Runner.seed': 0, 'Runner.update': '@EpisodicUpdate', ...} of a resolved config.gin."""
+    """{'Runner.seed': 0, 'Runner.update': '@EpisodicUpdate', ...} of a resolved config.gin.
+
+    Raises:
+      ValueError: if a line is neither a binding nor an import; the message names it.
+    """
     config = {}
-    for line in text.splitlines():
-        binding = re.match(r'([\w./]+\.\w+) = (.*)$', line)
-        if binding:
-            name, value = binding.groups()
-            try:
-                config[name] = ast.literal_eval(value)
-            except (ValueError, SyntaxError):
-                config[name] = value
+    for number, line in enumerate(text.split('\n'), 1):
+        try:
+            config.update(_parse_line(line))
+        except ValueError:
+            reason = _unreadable(line) or f'not a gin binding: {line[:100]!r}'
+            raise ValueError(f'config.gin:{number}: {reason}') from None
     return config
 
 
-def _frames_planned(config):
-    iterations, steps = (config.get(f'Runner.{n}') for n in ('num_iterations', 'training_steps'))
-    if not isinstance(iterations, int) or not isinstance(steps, int):
-        return None
-    return iterations * steps * config.get('make_atari.frame_skip', 1)
+@functools.cache  # Runs share most of their lines.
+def _parse_line(line):
+    """The bindings of a line, none or one; a ValueError if it is not one of a config.gin."""
+    if _unreadable(line):
+        raise ValueError
+    if re.fullmatch(r'\s*(#.*)?|(import|from|include) .*', line):
+        return ()
+    binding = _BINDING.fullmatch(line)
+    if binding:
+        name, value = binding.groups()
+        for text in (value, _REFERENCE.sub(lambda match: repr(match[0]), value)):
+            with contextlib.suppress(
+                ValueError, TypeError, SyntaxError, MemoryError, RecursionError
+            ):
+                return ((name, ast.literal_eval(text)),)
+    raise ValueError
+
+
+def _unreadable(line):
+    """Why a line is no text, or None."""
+    if '\ufffd' in line:
+        return 'not UTF-8'
+    return 'NUL bytes' if '\0' in line else None
+
+
+def _frames_planned(config, text):
+    """Frames of the whole run, or None; a ValueError if they are not a number."""
+    planned = 1
+    for name in ('Runner.num_iterations', 'Runner.training_steps', 'make_atari.frame_skip'):
+        value = config.get(name, 1 if name == 'make_atari.frame_skip' else None)
+        if value is None:
+            return None
+        if type(value) is not int:
+            line = text[: text.index(name)].count('\n') + 1
+            raise ValueError(f'config.gin:{line}: {name} is {value!r}, not an integer')
+        planned *= value
+    return planned
+
+
+def _read_environment(folder, report):
+    try:
+        written = json.loads(disk.read_text(folder / 'environment.json', errors='replace'))
+        versions = {**written.get('packages', {}), **written}
+        return {name: value for name, value in versions.items() if isinstance(value, str)}
+    except FileNotFoundError:
+        pass
+    except json.JSONDecodeError as error:
+        report(f'environment.json:{error.lineno}: {error.msg}')
+    except (OSError, AttributeError, TypeError, RecursionError, ValueError) as error:
+        report(f'environment.json does not hold the versions of a run: {error}')
+    return {}
+
+
+def _nothing(columns):
+    return pd.DataFrame(columns=list(columns), dtype=float)
 
 
 def read_csv(path, columns, report, required=True) -> pd.DataFrame:
-    """The rows of a log that can be trusted: whole, numeric, each iteration's last.
+    """The intact rows of a log, the last one of each iteration.
+
+    Lines are split here: pandas pads short rows, lets a quotation mark swallow the following lines,
+    and does not number the ones it rejects.
 
     Args:
-      path: of the file.
-      columns: to read; all numeric. One that is not in the file is NaN.
-      report: called with a few words for each thing that is wrong.
-      required: whether it is wrong that the file is not there.
+      path: File.
+      columns: Columns to read, all numeric; one that the file lacks is NaN.
+      report: Called with file, line and reason of everything that is wrong.
+      required: Whether it is wrong that the file does not exist.
 
     Returns:
-      A table of `columns`, sorted by frames; NaN where a cell holds no finite number.
+      A table of `columns`, sorted by frames; NaN where a cell is empty or nan.
     """
-    nothing = pd.DataFrame({column: pd.Series(dtype=float) for column in columns})
-    text = _read_text(path, report if required else lambda what: None)
-    if text is None:
-        return nothing
-    # Numbers are never quoted: a quotation mark is damage, and must not swallow what follows it.
-    lines = [line.split(',') for line in text.splitlines()]
-    if not lines or 'frames' not in lines[0]:
-        report(f'{path.name} is empty' if not text.strip() else f'{path.name} has no header')
-        return nothing
-    header, body = lines[0], lines[1:]
-    if not text.endswith('\n') and body:
-        report(f'{path.name} ends within a row; that row is left out')
-        body = body[:-1]
-    # A hole of NUL, which a crash can leave, may join the halves of two rows.
-    whole = [row for row in body if len(row) == len(header) and '\0' not in ''.join(row)]
-    if len(whole) < len(body):
-        report(f'{path.name}: {len(body) - len(whole)} damaged rows are left out')
-    if not whole:
-        report(f'{path.name} holds no row')
-        return nothing
-    missing = [column for column in columns if column not in header]
+    try:
+        text = disk.read_text(path, 'utf-8-sig', 'replace')
+    except OSError as error:
+        absent = isinstance(error, FileNotFoundError)
+        if required or not absent:
+            report(f'no {path.name}' if absent else f'{path.name} cannot be read: {error.strerror}')
+        return _nothing(columns)
+    header, *lines = text.split('\n')
+    names = header.split(',')
+    fault = _unreadable(header) or ('frames' not in names and 'no header with a column frames')
+    if fault or len(set(names)) < len(names):
+        fault = fault or 'two columns of one name'
+        report(f'{path.name}:1: {fault}' if text.strip() else f'{path.name} is empty')
+        return _nothing(columns)
+    missing = [column for column in columns if column not in names]
     if missing:
-        report(f'{path.name} has no column {", ".join(missing)}')
-    there = [column for column in columns if column in header]
-    odd, kept = 0, []
-    for row in whole:
-        cells = dict(zip(header, row))
-        numbers = {column: _number(cells[column]) for column in there}
-        odd += sum(
-            math.isnan(number) and cells[column].strip().lower() not in ('nan', '')
-            for column, number in numbers.items()
-        )
-        kept.append(numbers)
-    if odd:
-        report(f'{path.name}: {odd} cells are no finite number')
-    placed = [row for row in kept if not math.isnan(row['frames'])]
-    if len(placed) < len(kept):
-        report(f'{path.name}: {len(kept) - len(placed)} rows without frames are left out')
-    if 'score' not in columns:
-        once = list({row.get('iteration'): row for row in placed}.values())
-        if len(once) < len(placed):
-            report(
-                f'{path.name}: {len(placed) - len(once)} rows repeat an iteration; '
-                'the last one counts'
-            )
-        placed = once
-    placed.sort(key=lambda row: row['frames'])
-    return pd.DataFrame(placed, columns=list(columns), dtype=float)
+        report(f'{path.name}:1: no column {", ".join(missing)}')
+    rows, faults = {}, collections.defaultdict(list)
+    if lines and lines.pop():
+        faults['ends within a row'].append(len(lines) + 2)
+    for place, line in enumerate(lines, 2):
+        cells = line.split(',')
+        by_name = dict(zip(names, cells))
+        numbers = {column: _number(by_name.get(column, '')) for column in columns}
+        fault = _unreadable(line)
+        if not fault and len(cells) != len(names):
+            fault = f'{len(cells)} cells instead of {len(names)}'
+        wrong = [column for column in columns if numbers[column] is None]
+        if not fault and wrong:
+            fault = f'{wrong[0]} is {by_name[wrong[0]][:40]!r}'
+        elif not fault and math.isnan(numbers['frames']):
+            fault = 'frames is empty'
+        if fault:
+            faults[fault].append(place)
+        else:
+            rows[place] = numbers
+    table = pd.DataFrame.from_dict(rows, 'index', dtype=float, columns=list(columns))
+    if 'iteration' in names and 'score' not in columns:
+        repeated = table.duplicated('iteration', keep='last')
+        faults['a later row has its iteration'] += list(table.index[repeated])
+        table = table[~repeated]
+    for fault, places in faults.items():
+        if places:
+            more = f' and {len(places) - 5} more' if len(places) > 5 else ''
+            places = ','.join(map(str, places[:5]))
+            report(f'{path.name}:{places}{more}: {fault}; left out')
+    if not rows:
+        report(f'{path.name} holds no row')
+    return table.sort_values('frames', kind='stable', ignore_index=True)
 
 
 def _number(text):
-    """A finite number, else NaN."""
+    """A number; NaN if there is none, None if it is none that can be summed."""
     try:
-        number = float(text)
+        number = float(text or 'nan')
     except ValueError:
-        return math.nan
-    return number if math.isfinite(number) else math.nan
-
-
-# What a run is a run of.
-
-
-def row_of(config) -> str | None:
-    """The row of the paper's tables that a configuration is, by its parts; None if none is."""
-    posterior = _part(config, 'Runner.posterior')
-    if posterior == 'LsviPosterior':
-        return _LSVI.get(config.get('LsviPosterior.method'))
-    update = _part(config, 'Runner.update')
-    if not update:
         return None
-    if config.get('Runner.evaluation_epsilon') == 1.0:
-        return 'Random buttons'
-    if posterior == 'UncertaintyBellmanPosterior':
-        one_step = config.get('UncertaintyBellmanPosterior.n_steps') == 1
-        return 'UBE, 1-step' if one_step else 'UBE'
-    if posterior == 'BayesianLinearPosterior':
-        return 'Bayesian-DQN'
-    if posterior == 'AdaptivePosterior':
-        return 'EBU, adaptive'
-    if posterior not in ('', 'EnsemblePosterior') or _part(config, 'Runner.network') not in (
-        '',
-        'MultiHeadQNetwork',
-        'LinearQNetwork',
-    ):
-        return None  # A part of one's own.
-    bonus = _part(config, f'{update}.bonus') or None
-    if config.get(f'{update}.alpha_1') == config.get(f'{update}.alpha_2') == 0:
-        bonus = None  # Nothing of it is added.
-    if bonus == 'UcbBonus' and _part(config, 'UcbBonus.measure') not in ('', 'ensemble_std'):
-        return None
-    acts_by = _part(config, 'Agent.preferences')
-    if config.get('MultiHeadQNetwork.num_heads') != 1:
-        return _ROWS.get((update, bonus, acts_by))
-    if acts_by != 'mean_preferences' or bonus:
-        return None
-    noisy = config.get('MultiHeadQNetwork.noise') is not None
-    if update == 'EpisodicUpdate':
-        return 'noisy EBU' if noisy else 'EBU'
-    if noisy:
-        return 'NoisyNet' if config.get('MultiHeadQNetwork.dueling') else 'NoisyNet-DQN'
-    return 'double DQN' if config.get('TransitionUpdate.double_q') else 'DQN'
+    return None if abs(number) > _LARGEST else number
 
 
-def _part(config, binding):
-    """What a binding refers to, without scope and module; '' for nothing."""
-    return re.split(r'[./]', str(config.get(binding) or '').strip('@()'))[-1]
-
-
+@functools.cache
 def game_name(name) -> str:
     """A game in the paper's spelling, another environment as BUILDERS has it, else `name`."""
     known = environments.known_as(name)
@@ -396,89 +374,85 @@ def bound(run, names, problems) -> dict[str, Any] | None:
 
 
 def _natural(text):
-    return [int(part) if part.isdigit() else part for part in re.split(r'(\d+)', text)]
+    """A key that sorts 'seed 10' after 'seed 9'."""
+    return [
+        (part.isdecimal(), int(part) if part.isdecimal() else 0, part)
+        for part in re.split(r'(\d+)', text)
+    ]
 
 
 def differences(runs) -> dict[str, dict[str, list[Run]]]:
     """{binding: {value as text: runs}} of the bindings in which runs of a method may not differ.
 
-    Only bindings with two values and more; runs that lack a binding have '(not there)'.
+    Only bindings with several values; runs that lack one of them, as those of another version may,
+    have '(unbound)'.
     """
-    seen = {}
-    for run in runs:
-        # The agent steps of an iteration go with the size of Deep Sea.
-        of_size = {'Runner.training_steps'} if 'make_deep_sea.size' in run.config else ()
-        for binding, value in run.config.items():
-            if not _FREE.fullmatch(binding) and binding not in of_size:
-                seen.setdefault(binding, {}).setdefault(repr(value), []).append(run)
-    different = {binding: values for binding, values in seen.items() if len(values) > 1}
-    for values in different.values():
-        having = {id(run) for group in values.values() for run in group}
-        lacking = [run for run in runs if id(run) not in having]
-        if lacking:
-            values['(not there)'] = lacking
-    return dict(sorted(different.items()))
+    different = {}
+    for binding in sorted({name for run in runs for name in run.config}):
+        by_value = {}
+        if not _FREE.fullmatch(binding):
+            for run in runs:
+                by_value.setdefault(_value(run, binding), []).append(run)
+        if len(by_value.keys() - {_UNBOUND}) > 1:
+            different[binding] = by_value
+    return different
 
 
-def _apart(runs, named, problems):
-    """Runs of one row whose configurations differ get names of their own."""
-    by_method = {}
+def _value(run, binding):
+    if binding == 'Runner.training_steps' and 'make_deep_sea.size' in run.config:
+        return 'by size'  # An iteration is a number of episodes, which are as long as the sea.
+    return repr(run.config[binding]) if binding in run.config else _UNBOUND
+
+
+def _split_variants(runs, named, problems):
+    """Runs of one method whose configurations differ become separate methods, unless `named`."""
+    groups, result = {}, []
     for run in runs:
-        by_method.setdefault(run.method, []).append(run)
-    result = []
-    for method, group in by_method.items():
+        groups.setdefault((run.method, run.family), []).append(run)
+    for (method, _), group in groups.items():
         different = differences(group)
-        if not different:
-            result += group
-        elif method in named:
+        if method not in named:
+            group = _variants(method, group, different)
+        elif different:
             problems.append(
                 f'{method} pools runs whose configurations differ: {_in_words(different)}'
             )
-            result += group
-        else:
-            result += _variants(method, group, different)
+        result += group
     return result
 
 
 def _variants(method, group, different):
-    """The runs of a row under names that tell their configurations apart."""
-    values = {id(run): [] for run in group}
-    for by_value in different.values():
-        for value, members in by_value.items():
-            for run in members:
-                values[id(run)].append(value)
+    """The runs under names that tell apart their values of the `different` bindings.
+
+    The names are the values of up to three bindings, or folders, or numbers.
+    """
     variants = {}
     for run in group:
-        variants.setdefault(tuple(values[id(run)]), []).append(run)
+        variants.setdefault(tuple(_value(run, name) for name in different), []).append(run)
+    if len(variants) == 1:
+        return group
     names = [binding.rpartition('.')[2] for binding in different]
-    labels = _labels(names, variants)
+    folders = [
+        {_folder_name(run.path, str(run.config['make_environment.name'])) for run in members}
+        for members in variants.values()
+    ]
+    if len(names) <= 3:
+        labels = [', '.join(f'{n} {v}' for n, v in zip(names, values)) for values in variants]
+    elif len(set.union(*folders)) == sum(map(len, folders)) == len(folders):
+        labels = [folder for (folder,) in folders]
+    else:
+        labels = [f'variant {number}' for number in range(1, len(variants) + 1)]
     return [
-        run._replace(method=f'{method} ({label})')
+        run._replace(method=printable(f'{method} ({label})'))
         for label, members in zip(labels, variants.values())
         for run in members
     ]
 
 
-def _labels(names, variants):
-    """One for each variant: its folder, its value of one binding or of up to three, or a number."""
-    folders = [
-        {_by_path(run.path, run.config.get('make_environment.name'))[0] for run in members}
-        for members in variants.values()
-    ]
-    if len(set.union(*folders) - {None}) == sum(map(len, folders)) == len(folders):
-        return [folder for (folder,) in folders]
-    for name, of_all in zip(names, zip(*variants)):
-        if len(set(of_all)) == len(of_all):
-            return [f'{name} {value}' for value in of_all]
-    if len(names) <= 3:
-        return [', '.join(f'{n} {v}' for n, v in zip(names, key)) for key in variants]
-    return [f'variant {number}' for number, _ in enumerate(variants, 1)]
-
-
 def _in_words(different, most=4):
     texts = [
-        f'{binding} is ' + ' or '.join(f'{v} ({len(r)} runs)' for v, r in values.items())
-        for binding, values in different.items()
+        f'{binding} is ' + ' or '.join(f'{v} ({len(r)} runs)' for v, r in by_value.items())
+        for binding, by_value in different.items()
     ]
     more = f' and {len(texts) - most} more' if len(texts) > most else ''
     return '; '.join(texts[:most]) + more
@@ -488,18 +462,10 @@ def _without_duplicates(runs, problems):
     kept = {}
     for run in runs:
         key = run.method, run.game, run.seed
-        other = kept.get(key)
-        if other is None:
-            kept[key] = run
-            continue
-        better, worse = (run, other) if _reached(run) > _reached(other) else (other, run)
-        problems.append(
-            f'{worse.path}: left out, {better.path} is the same method, game and seed '
-            f'({", ".join(key)}) and at least as long'
-        )
-        kept[key] = better
+        other = kept.setdefault(key, run)
+        if other is not run:
+            better, worse = (run, other) if run.frames > other.frames else (other, run)
+            reason = f'{better.path} has the same method, game and seed ({", ".join(key)})'
+            problems.append(printable(f'{worse.path}: left out: {reason} and is at least as long'))
+            kept[key] = better
     return list(kept.values())
-
-
-def _reached(run):
-    return max([-1, *(table['frames'].max() for table in (run.eval, run.train) if len(table))])

@@ -11,7 +11,16 @@ from ob2i_tf.analysis.load import game_order
 from ob2i_tf.config import resources
 from ob2i_tf.environments.games import ATARI_49
 
-SCORE_COLUMNS = ('method', 'game', 'seed', 'frames', 'episodes', 'score_last', 'score_best')
+SCORE_COLUMNS = (
+    'method',
+    'game',
+    'seed',
+    'frames',
+    'episodes',
+    'score_last',
+    'score_best',
+    'scored_by',
+)
 _LONGEST_GAME = 120  # Rows; exact for up to 5 seeds a game.
 STATISTICS = ('mean', 'median', 'iqm', 'optimality_gap')
 # Published columns -> what they are called here, and the frames (millions) they were trained for.
@@ -66,26 +75,24 @@ def published(folder=None) -> Published:
 
 
 def table_of_runs(runs) -> pd.DataFrame:
-    """One row a run that has a score, SCORE_COLUMNS; the score is the mean of an evaluation.
+    """One row per run that has a score, with SCORE_COLUMNS.
 
-    frames and episodes (games) are those of the last evaluation that has a score.
+    A score is the mean of an evaluation, or of the training episodes of an iteration (`scored_by`);
+    frames and episodes are those of the last one.
     """
     rows = []
     for run in runs:
-        scored = run.eval.dropna(subset=['score_mean'])
+        scored = run.scores
         if len(scored):
             last = scored.iloc[-1]
-            episodes = last['episodes']
             rows.append(
-                (
-                    run.method,
-                    run.game,
-                    run.seed,
-                    int(last['frames']),
-                    int(episodes) if episodes == episodes else None,
-                    float(last['score_mean']),
-                    float(scored['score_mean'].max()),
-                )
+                {
+                    **{key: getattr(run, key) for key in ('method', 'game', 'seed', 'scored_by')},
+                    'frames': int(last['frames']),
+                    'episodes': None if pd.isna(last['episodes']) else int(last['episodes']),
+                    'score_last': float(last['score_mean']),
+                    'score_best': float(scored['score_mean'].max()),
+                }
             )
     return pd.DataFrame(rows, columns=list(SCORE_COLUMNS))
 

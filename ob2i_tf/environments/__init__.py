@@ -9,7 +9,8 @@ the step that ends it (AutoresetMode.SAME_STEP). `step(actions)`, with actions [
   terminated, truncated [N] bool: Whether an episode ends here, in a terminal state or by a limit;
     only the values of terminal states are 0.
   info, a dict of dense arrays:
-    final_obs [N, *stack]: The observations that this step led to, before any reset.
+    final_obs [N, *stack]: The observations that this step led to, before any reset; after a
+      terminal the newest frame is unspecified, since no target reads it.
     game_over [N] bool: Whether the game was reset; an episode may end without, as at a life loss.
     raw_rewards [N] float: Rewards before clipping, which scores add up.
 
@@ -22,7 +23,6 @@ seeds that neighbouring copies and seeds do not share.
   frames_per_step (default 1): Frames of an agent step, the unit of budgets and tables.
   max_episode_steps (default 0, unknown): Agent steps of the longest game.
   shortest_path (default None): Agent steps of the shortest way to the goal, in mazes.
-  data (default None): Describes data from outside, such as images, that a run depends on.
   action_names (default None): The names of the A actions.
 """
 

@@ -1,12 +1,10 @@
 """Atari through ALE's C++ vector environment, as DQN preprocesses it.
 
 A frame is the maximum over the last two of an agent step's emulator frames, in grey, averaged down
-to 84x84; a stack is the newest `history` of them. Three things are done here and not there: frame
-stacks that continue through a life loss, the limit on a game's length, and the screen at game over.
+to 84x84; a stack is the newest `history` of them. Two things are done here and not there: frame
+stacks that continue through a life loss, and the limit on a game's length.
 """
 
-import warnings
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 import ale_py
@@ -23,80 +21,7 @@ from ob2i_tf.environments import games
 from ob2i_tf.parameters import AtLeast, Within, checked
 
 _SIZE = 84  # pixels
-_NOOP, _FIRE = 0, 1  # ALE's actions
 _NO_LIMIT = 2**31 - 1  # frames
-
-
-def _area_matrix(size_out: int, size_in: int) -> np.ndarray:
-    """[size_out, size_in]: row i averages the inputs that output pixel i covers (INTER_AREA)."""
-    edges = np.arange(size_out + 1) * size_in / size_out
-    overlap = np.minimum(edges[1:, None], np.arange(size_in) + 1.0) - np.maximum(
-        edges[:-1, None], np.arange(size_in)
-    )
-    return np.maximum(overlap, 0.0) * size_out / size_in
-
-
-class _Follower:
-    """A bare emulator that plays one environment's games again, to show the screen at game over.
-
-    ALE's vector environment leaves its frame buffer unfilled at game over, so its last observation
-    is the one before. Without sticky actions a game is a function of its actions and, in some
-    games (Seaquest), of the number of resets since the ROM was loaded; hence one follower for
-    each environment, reset as often as it.
-    """
-
-    def __init__(self, rom_path, frame_skip: int, press_fire: bool):
-        self._rom_path = rom_path
-        self._frame_skip = frame_skip
-        self._press_fire = press_fire
-        self._ale = ale_py.ALEInterface()
-        self._ale.setFloat('repeat_action_probability', 0.0)
-
-    def reset(self, seed: int) -> None:
-        self._ale.setInt('random_seed', int(seed))
-        self._ale.loadROM(self._rom_path)
-        self._ale.reset_game()
-        height, width = self._ale.getScreenDims()
-        self._rows, self._columns = _area_matrix(_SIZE, height), _area_matrix(_SIZE, width).T
-
-    def next_game(self) -> None:
-        self._ale.reset_game()
-
-    def _agent_step(self, action: int) -> np.ndarray:
-        screens = []
-        while len(screens) < self._frame_skip and not self._ale.game_over():
-            self._ale.act(action)
-            screens.append(self._ale.getScreenGrayscale())
-        pooled = np.maximum.reduce(screens[-2:])
-        return np.rint(self._rows @ pooled @ self._columns).astype(np.uint8)
-
-    def final_frame(
-        self, opening_frames: int, actions: Sequence[int], last_seen: np.ndarray
-    ) -> np.ndarray | None:
-        """[84, 84] at the game over that `actions` lead to, or None if they lead elsewhere.
-
-        Args:
-          opening_frames: emulator frames of the game before the first action.
-          actions: ALE actions of one agent step each.
-          last_seen: [84, 84], what the environment showed before the last of them.
-        """
-        # ALE's own reset may have played some of them, to get past a game's menus.
-        noops = opening_frames - self._ale.getEpisodeFrameNumber() - self._press_fire
-        for action in [_FIRE] * self._press_fire + [_NOOP] * noops:
-            self._ale.act(action)
-        for action in actions[:-2]:
-            for _ in range(self._frame_skip):
-                self._ale.act(action)
-        for action in actions[-2:-1]:
-            if self._ale.game_over():
-                return None
-            frame = self._agent_step(action)
-            if np.abs(frame.astype(np.int16) - last_seen).max() > 1:
-                return None
-        if self._ale.game_over():
-            return None
-        frame = self._agent_step(actions[-1])
-        return frame if self._ale.game_over() else None
 
 
 class AtariVectorEnv(gymnasium.vector.VectorEnv):
@@ -107,7 +32,8 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
     `terminated` is set at game over, and at a life loss if terminal_on_life_loss: the game
     continues, and so does its frame stack unless restart_stack_on_life_loss. `truncated` is set at
     the limit on a game's length. At game over and at the limit, and only there,
-    `info['game_over']` is set and the game has been reset.
+    `info['game_over']` is set and the game has been reset. ALE does not show the screen at game
+    over: there the newest frame of final_obs is one from before it.
     `info` also holds raw_rewards [N] float32 (unclipped), final_obs, and the lives [N] and emulator
     frames so far (episode_frames [N], what was played before the first action included) of the
     game in obs.
@@ -128,12 +54,11 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
         sticky_action_probability: float,
         full_action_space: bool,
         num_threads: int,
-        true_final_screen: bool,
         press_fire: bool,
         restart_stack_on_life_loss: bool,
     ):
         try:
-            rom_path = roms.get_rom_path(rom)
+            roms.get_rom_path(rom)
         except OSError as error:
             raise ValueError(
                 f'the ROM of {rom!r}, which ale-py brings, cannot be read: {error}'
@@ -180,14 +105,7 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
         self.metadata['max_episode_steps'] = self._limit_agent_steps
         ale_actions = self._env.ale.get_action_set()
         self.metadata['action_names'] = tuple(action.name for action in ale_actions)
-        self._ale_actions = np.array([action.value for action in ale_actions])
-        has_fire = bool(_FIRE in self._ale_actions)
-        self._followers = [
-            _Follower(rom_path, frame_skip, press_fire and has_fire)
-            for _ in range(num_envs if true_final_screen else 0)
-        ]
         self._stacks = None  # [N, 84, 84, history]
-        self._warned = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
         """Starts all games afresh: from `seed`, else from make's seed and its later streams."""
@@ -201,13 +119,9 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
         self._used_seed = True
         seeds = (stream.generate_state(self.num_envs) >> 1).astype(np.int64)  # ALE takes 31 bits
         frames, info = self._env.reset(seed=seeds)
-        for follower, follower_seed in zip(self._followers, seeds):
-            follower.reset(follower_seed)
         self._stacks = np.repeat(frames[:, 0, :, :, None], self._history, axis=-1)
         self._agent_steps = np.zeros(self.num_envs, np.int64)
         self._resets_at = info['frame_number'] - info['episode_frame_number']
-        self._opening_frames = info['episode_frame_number'].copy()
-        self._actions = [[] for _ in range(self.num_envs)]
         return self._observations(self._stacks), {
             'lives': info['lives'],
             'episode_frames': info['episode_frame_number'],
@@ -222,8 +136,6 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
         """The first half of `step`: the emulators start to play, in threads of their own."""
         actions = self._checked(actions)
         self._env.send(actions)
-        for log, action in zip(self._actions, self._ale_actions[actions]):
-            log.append(int(action))
         self._agent_steps += 1
 
     def step_wait(self):
@@ -238,9 +150,7 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
         truncated = (self._agent_steps >= self._limit_agent_steps) & ~ended
         last_frames = frames
         if ended.any():
-            last_frames = frames.copy()
-            for i in np.flatnonzero(ended):
-                last_frames[i] = self._final_frame(i, info['final_obs'][i, 0])
+            last_frames = np.where(ended[:, None, None], info['final_obs'][:, 0], frames)
         stacks = np.empty_like(self._stacks)
         stacks.ravel()[:-1] = self._stacks.ravel()[1:]  # one place along the last axis, as one copy
         stacks[..., -1] = last_frames
@@ -256,12 +166,7 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
         if restarted.any():
             stacks = stacks.copy()
             stacks[restarted] = frames[restarted, :, :, None]
-            for i in np.flatnonzero(game_over):
-                self._opening_frames[i] = info['episode_frame_number'][i]
-                self._actions[i] = []
-                self._agent_steps[i] = 0
-                if self._followers:
-                    self._followers[i].next_game()
+            self._agent_steps[game_over] = 0
         self._stacks = stacks
         self._resets_at = resets_at
 
@@ -283,25 +188,9 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
 
     def close_extras(self, **kwargs):
         self._env = self._stacks = None
-        self._followers = []
 
     def _observations(self, stacks: np.ndarray) -> np.ndarray:
         return stacks if self._history > 1 else stacks[..., 0]
-
-    def _final_frame(self, i: int, stale: np.ndarray) -> np.ndarray:
-        if not self._followers:
-            return stale
-        frame = self._followers[i].final_frame(
-            int(self._opening_frames[i]), self._actions[i], self._stacks[i, ..., -1]
-        )
-        if frame is None and not self._warned:
-            self._warned = True
-            warnings.warn(
-                'A game came out differently when played again: its last observation, and perhaps '
-                "later games', shows the screen before the last.",
-                stacklevel=3,
-            )
-        return stale if frame is None else frame
 
     def _checked(self, actions) -> np.ndarray:
         if self._stacks is None:
@@ -335,7 +224,6 @@ def make_atari(
     sticky_action_probability: Annotated[float, Within(0, 1)] = 0.0,
     full_action_space: bool = False,
     num_threads: Annotated[int, AtLeast(0)] = 0,
-    true_final_screen: bool = True,
     press_fire: bool = False,
     restart_stack_on_life_loss: bool = False,
 ) -> AtariVectorEnv:
@@ -359,8 +247,6 @@ def make_atari(
         paper has none, ALE's v5 environments 0.25.
       full_action_space: all 18 actions in place of those that have an effect in the game.
       num_threads: of the emulators; 0 lets ALE choose.
-      true_final_screen: a finished game is played again, unseen, for the screen at game over that
-        ALE does not show; about doubles the emulators' time. Needs sticky_action_probability 0.
       press_fire: where the game has FIRE, it is pressed for a frame before the no-ops, as ALE does
         by default and the released code in its own way.
       restart_stack_on_life_loss: The first stack of a life repeats its first frame, as that of a
@@ -377,11 +263,6 @@ def make_atari(
             frames_by_game[games.resolve(game)] = frames
         except ValueError as error:
             raise ValueError(f'make_atari.max_episode_frames_by_game: {error}') from None
-    if true_final_screen and sticky_action_probability > 0.0:
-        raise ValueError(
-            'make_atari.true_final_screen plays games again, which sticky actions forbid: '
-            'set true_final_screen = False or sticky_action_probability = 0'
-        )
     if restart_stack_on_life_loss and not terminal_on_life_loss:
         raise ValueError(
             'make_atari.restart_stack_on_life_loss needs terminal_on_life_loss = True: replay '
@@ -409,7 +290,6 @@ def make_atari(
         sticky_action_probability=sticky_action_probability,
         full_action_space=full_action_space,
         num_threads=int(num_threads),
-        true_final_screen=true_final_screen,
         press_fire=press_fire,
         restart_stack_on_life_loss=restart_stack_on_life_loss,
     )

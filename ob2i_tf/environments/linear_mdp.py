@@ -44,6 +44,20 @@ class Mdp:
             q_values[h] = self.rewards + self.transitions @ q_values[h + 1].max(axis=1)
         return q_values[:-1]
 
+    def gaps(self, observations, actions):
+        """V*_h(s_h) - Q*_h(s_h, a_h) at the steps of an episode, [T].
+
+        Args:
+          observations: [T, A, H d] or [T + 1, A, H d], those of LinearMdp from the first step on.
+          actions: [T].
+        """
+        steps = np.arange(len(actions))
+        blocks = observations.reshape(*observations.shape[:2], self.horizon, -1)
+        features = blocks[steps, :, steps]  # [T, A, d]
+        distances = np.abs(features[:, None] - self.features).sum(axis=(2, 3))
+        values = self.optimal_values()[steps, distances.argmin(axis=1)]  # [T, A]
+        return values.max(axis=1) - values[steps, actions]
+
 
 @checked
 def draw_mdp(

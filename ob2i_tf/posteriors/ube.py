@@ -8,9 +8,10 @@ import gin
 import numpy as np
 import tensorflow as tf
 
-from ob2i_tf import networks, optimizers
+from ob2i_tf import optimizers
 from ob2i_tf.parameters import Above, AtLeast, checked
 from ob2i_tf.posteriors.base import SingleHeadPosterior
+from ob2i_tf.seeds import split_seed
 from ob2i_tf.tracing import Compiled
 
 _STATES_PER_PASS = 256
@@ -63,7 +64,7 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
         self._scale = scale
         self._n_steps = n_steps
         features, phi = network.trunk_features, network.heads.hidden_units
-        seeds = networks.split_seed(seed, 2)
+        seeds = split_seed(seed, 2)
         self.variance_head = tf.keras.Sequential(
             [
                 tf.keras.layers.Input((features,)),

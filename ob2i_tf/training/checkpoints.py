@@ -1,5 +1,6 @@
 """Checkpoints that are whole or not there: written aside, verified, then renamed."""
 
+import io
 import itertools
 import json
 import os
@@ -7,11 +8,13 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 from absl import logging
 
 from ob2i_tf.errors import CheckpointError
 from ob2i_tf.training import disk
 
+FORMAT = 4
 _MANIFEST = 'manifest.json'
 _ASIDE = '.writing-'
 _LEAVING = '.deleting-'
@@ -128,11 +131,62 @@ def read_newest(directory, read):
     return []
 
 
-def newest_first(directory):
-    """Folders of all checkpoints in a folder, intact or not; none if the folder is missing."""
-    there = directory.iterdir() if directory.is_dir() else ()
-    paths = (p for p in there if re.fullmatch(r'\d+(-\d+)?', p.name))
-    return sorted(paths, key=lambda p: [*map(int, p.name.split('-'))], reverse=True)
+def newest_first(directory) -> list[Path]:
+    """Folders of all checkpoints in a folder, intact or not; [] if the folder is missing."""
+    paths = directory.iterdir() if directory.is_dir() else ()
+    named = (path for path in paths if re.fullmatch(r'\d+(-\d+)?', path.name))
+    return sorted(named, key=lambda p: [*map(int, p.name.split('-'))], reverse=True)
+
+
+def agent_steps(path) -> int:
+    """Agent steps that a run had taken when it saved the checkpoint in folder `path`."""
+    return int(path.name.partition('-')[0])
+
+
+def write_content(folder, state, arrays, variables) -> None:
+    """Writes the content of a checkpoint.
+
+    Args:
+      folder: Empty folder.
+      state: Dict that JSON can express.
+      arrays: {part: {name: array}}.
+      variables: tf.train.Checkpoint.
+    """
+    (folder / 'state.json').write_text(json.dumps({'format': FORMAT, **state}))
+    named = {f'{part}_{name}': x for part, group in arrays.items() for name, x in group.items()}
+    content = io.BytesIO()  # On a full disk NumPy would leave an open archive.
+    np.savez_compressed(content, **named)
+    (folder / 'arrays.npz').write_bytes(content.getvalue())
+    with disk.named_for_tensorflow(folder) as name:
+        variables.write(f'{name}/variables')
+
+
+def read_state(folder) -> dict:
+    """The state in a checkpoint; CheckpointError if another version wrote it."""
+    state = json.loads((folder / 'state.json').read_text())
+    if state['format'] != FORMAT:
+        raise CheckpointError(f'{folder} has format {state["format"]}, not {FORMAT}')
+    return state
+
+
+def read_arrays(folder) -> dict:
+    """{part_name: array} in a checkpoint."""
+    path = folder / 'arrays.npz'
+    disk.check_unpacked(path)
+    with np.load(path, allow_pickle=False) as file:
+        return dict(file)
+
+
+def arrays_of(part, arrays) -> dict:
+    """{name: array} of one part, by the names that it gave them in `write_content`."""
+    prefix = f'{part}_'
+    return {n.removeprefix(prefix): x for n, x in arrays.items() if n.startswith(prefix)}
+
+
+def read_variables(folder, variables):
+    """Restores a tf.train.Checkpoint; returns its status, on which the caller asserts."""
+    with disk.named_for_tensorflow(folder) as name:
+        return variables.read(f'{name}/variables')
 
 
 def damage(path):

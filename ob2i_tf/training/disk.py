@@ -11,6 +11,7 @@ import os
 import shutil
 import stat
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -111,6 +112,18 @@ def check_identity(path, expected):
     """Raises a FileChangedError if a file no longer has this `identity`."""
     if identity(path) != expected:
         raise FileChangedError(path)
+
+
+@contextlib.contextmanager
+def named_for_tensorflow(folder) -> Iterator[str]:
+    """A path of `folder` for TensorFlow, whose C++ code encodes it in UTF-8 in any locale."""
+    with contextlib.ExitStack() as stack:
+        name = str(folder)
+        if name.encode('utf-8', 'replace') != os.fsencode(folder):
+            descriptor = os.open(folder, os.O_RDONLY)
+            stack.callback(os.close, descriptor)
+            name = f'/proc/self/fd/{descriptor}'
+        yield name
 
 
 def write_text(path, text):

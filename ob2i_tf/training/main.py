@@ -16,14 +16,13 @@ import os
 import re
 import sys
 import tempfile
-import traceback
 
 import tqdm
 from absl import flags, logging
 
 from ob2i_tf import cli, config
 from ob2i_tf.errors import ConfigError, UserError
-from ob2i_tf.training import allocator
+from ob2i_tf.training import system
 
 
 def _flag_values():
@@ -126,17 +125,14 @@ def _run(argv):
         return
     sys.path.append(os.getcwd())  # Where the modules that gin files import may be.
     layers = config.read(values.gin_files, values.gin_bindings)  # Before seconds of imports.
-    allocator.keep_freed_memory()
+    system.keep_freed_memory()
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '1')  # TensorFlow's warnings still show.
     _set_up_logging()
 
     with stderr_held_back():
-        from ob2i_tf.training import (
-            devices,
-            runner,  # TensorFlow, and all that registers configurables.
-        )
+        from ob2i_tf.training import runner  # TensorFlow, and all that registers configurables.
 
-        devices.list_gpus()  # The first call complains where there is none.
+        system.list_gpus()  # The first call complains where there is none.
 
     config.apply(layers)
     base_dir = values.base_dir or default_base_dir(
@@ -147,28 +143,13 @@ def _run(argv):
     run.run()
 
 
-@cli.command()
+@cli.command(expected=UserError)
 def main(argv=None):
     """Runs the command line; returns the exit status."""
     if not isinstance(sys.stderr, _LossyStream):
         sys.stderr = _LossyStream(sys.stderr)
-    try:
-        _run(sys.argv if argv is None else argv)
-    except UserError as error:
-        _print_error(error)
-        return 2 if isinstance(error, ConfigError) else 1
-    except Exception as error:  # A fault of the program, or of code that the configuration brought.
-        traceback.print_exc()
-        _print_error(f'unexpected, see above: {type(error).__name__}: {error}')
-        return 1
+    _run(sys.argv if argv is None else argv)
     return 0
-
-
-def _print_error(error):
-    # gin adds lines that say which configurable was being called.
-    message = str(error).partition('\n  In call to configurable')[0]
-    sys.stdout.flush()
-    print('error:', ' '.join(message.split()), file=sys.stderr, flush=True)
 
 
 if __name__ == '__main__':

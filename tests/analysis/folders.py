@@ -26,6 +26,7 @@ def config_text(method, game, seed, iterations=20, **bindings):
             'make_atari.frame_skip': 4,
             'make_environment.name': repr(game),
             'MultiHeadQNetwork.num_heads': 10,
+            'Runner.method': repr(method),
             'Runner.num_iterations': iterations,
             'Runner.seed': seed,
             'Runner.training_steps': 250000,

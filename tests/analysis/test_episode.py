@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ob2i_tf.analysis import episode
-from ob2i_tf.training.learnt import load_learnt
+from ob2i_tf.training.restore import restore
 from tests.browser import browser, needs_browser  # noqa: F401, a fixture
 from tests.test_runner import newest, run
 
@@ -62,7 +62,7 @@ def test_it_is_the_newest_checkpoint_and_the_seed_that_decide(folder, game):
     assert not np.array_equal(short[1], game.q_values[:20])
     saved = tf.train.load_checkpoint(str(newest(folder) / 'variables'))
     tensors = [saved.get_tensor(name) for name in saved.get_variable_to_shape_map()]
-    for variable in load_learnt(folder).posterior.network.trainable_variables:
+    for variable in restore(folder).posterior.network.trainable_variables:
         assert any(np.array_equal(variable.numpy(), tensor) for tensor in tensors)
 
 
@@ -70,10 +70,10 @@ def test_a_damaged_checkpoint_is_skipped_and_none_is_an_error(folder, tmp_path, 
     copy = tmp_path / 'copy'
     shutil.copytree(folder, copy)
     (newest(copy) / 'state.json').write_text('{}')
-    before = load_learnt(folder).agent_steps
-    assert 0 < load_learnt(copy).agent_steps < before
+    before = restore(folder).agent_steps
+    assert 0 < restore(copy).agent_steps < before
     shutil.rmtree(copy / 'checkpoints')
-    for path, says in ((copy, 'no checkpoint'), (tmp_path, 'no run folder')):
+    for path, says in ((copy, 'no checkpoint'), (tmp_path, 'not a run folder')):
         assert episode.main([str(path), '--out', str(tmp_path / 'out')]) == 1
         error = capsys.readouterr().err.splitlines()[-1]
         assert error.startswith('error: ') and says in error

@@ -1,10 +1,13 @@
 """Run folders with holes of every kind are read, and the holes named."""
 
+import html
+import os
 import shutil
 
+import pandas as pd
 import pytest
 
-from ob2i_tf.analysis import load, scores, tables
+from ob2i_tf.analysis import load, report, scores, tables
 from ob2i_tf.errors import UserError
 from tests.analysis.folders import UPDATES, write_run
 
@@ -35,21 +38,22 @@ def test_a_row_cut_off_at_the_end_is_left_out(tmp_path):
     assert runs[0].eval['frames'].tolist() == [1e6, 2e6]
 
 
-@pytest.mark.parametrize('damage', ['"', '\0', '\0' * 40])
+@pytest.mark.parametrize('damage', ['"', '\0', '\0' * 40, '\xff'])
 def test_damage_takes_no_rows_but_its_own_and_makes_none(tmp_path, damage):
     path = write_run(tmp_path, 'OB2I', 'Pong', 0, iterations=30) / 'eval.csv'
-    text = path.read_text()
-    lines = text.splitlines(keepends=True)
-    start = len(''.join(lines[:10])) + (0 if damage == '"' else 12)  # Of or in the row of 10M.
-    path.write_text(text[:start] + damage + text[start + len(damage) :])
-    (run,), problems = load.load([tmp_path])
+    data, hole = path.read_bytes(), damage.encode('latin-1')
+    lines = data.decode().splitlines(keepends=True)
+    start = len(''.join(lines[:10])) + 12  # In the row of 10M frames, line 11.
+    path.write_bytes(data[:start] + hole + data[start + len(hole) :])
+    (run,), (problem,) = load.load([tmp_path])
     hit = 1 if len(damage) < 40 else 2
     frames = run.eval['frames'].tolist()
-    assert len(frames) >= 30 - hit and len(frames) == len(set(frames))
+    assert 30 - hit <= len(frames) < 30 and len(frames) == len(set(frames))
     original = dict(line.split(',')[1:4:2] for line in lines[1:])
     for frame, score in zip(frames, run.eval['score_mean']):
         assert score == float(original[str(int(frame))])
-    assert any(f'{path.parent}: eval.csv: 1 ' in problem for problem in problems)
+    reason = {'"': 'episodes is ', '\xff': 'not UTF-8'}.get(damage, 'NUL bytes')
+    assert problem.startswith(f'{path.parent}: eval.csv:11: {reason}')
 
 
 def test_sizes_of_deep_sea_are_tasks_of_one_method(tmp_path):
@@ -58,13 +62,19 @@ def test_sizes_of_deep_sea_are_tasks_of_one_method(tmp_path):
             'make_environment.name': "'DeepSea'",
             'make_deep_sea.size': size,
             'Runner.training_steps': 100 * size,
+            'Runner.evaluation_steps': 0,
         }
-        write_run(tmp_path / str(size), 'OB2I', 'Pong', 0, iterations=1, **bindings)
-    runs, _ = load.load([tmp_path])
+        folder = write_run(tmp_path / str(size), 'OB2I', 'Pong', 0, iterations=1, **bindings)
+        (folder / 'eval.csv').unlink()
+    runs, problems = load.load([tmp_path])
+    assert not problems
     assert [(run.method, run.game) for run in runs] == [
         ('OB2I', 'DeepSea 10'),
         ('OB2I', 'DeepSea 20'),
     ]
+    table = scores.table_of_runs(runs)
+    assert table['scored_by'].tolist() == ['training'] * 2
+    assert table['score_last'].tolist() == [run.train['score_mean'].item() for run in runs]
 
 
 def test_nan_is_no_zero(tmp_path):
@@ -115,34 +125,16 @@ def test_a_run_without_evaluations_is_as_long_as_it_trained(tmp_path):
     assert sum('at least as long' in problem for problem in problems) == 2
 
 
-def test_a_bonus_of_weight_0_is_none_and_noise_and_double_q_are_told():
-    config = {
-        'Runner.update': '@EpisodicUpdate',
-        'EpisodicUpdate.bonus': '@UcbBonus()',
-        'EpisodicUpdate.alpha_1': 0.0,
-        'EpisodicUpdate.alpha_2': 0.1,
-        'Agent.preferences': '@head_preferences',
-    }
-    assert load.row_of(config) == 'OB2I'
-    assert load.row_of({**config, 'EpisodicUpdate.alpha_2': 0.0}) == 'BEBU'
-    assert load.row_of({**config, 'UcbBonus.measure': '@ensemble_std'}) == 'OB2I'
-    assert load.row_of({**config, 'UcbBonus.measure': '@my_ensemble_std'}) is None  # One's own.
-    for part in ('posterior', 'network', 'update'):
-        assert load.row_of({**config, f'Runner.{part}': '@mine.MyPart'}) is None
-    single = {'Agent.preferences': '@mean_preferences', 'MultiHeadQNetwork.num_heads': 1}
-    for update, more, name in (
-        ('EpisodicUpdate', {}, 'EBU'),
-        ('EpisodicUpdate', {'MultiHeadQNetwork.noise': 'factorised'}, 'noisy EBU'),
-        ('TransitionUpdate', {'TransitionUpdate.double_q': True}, 'double DQN'),
-        ('TransitionUpdate', {'MultiHeadQNetwork.noise': 'factorised'}, 'NoisyNet-DQN'),
-    ):
-        assert load.row_of({'Runner.update': f'@{update}', **single, **more}) == name
-
-
-def test_lsvi_by_its_method():
-    for method, name in (('ucb', 'LSVI-UCB'), ('randomised', 'randomised LSVI'), ('none', None)):
-        config = {'Runner.posterior': '@LsviPosterior', 'LsviPosterior.method': method}
-        assert load.row_of(config) == name
+def test_a_method_is_one_in_tasks_of_every_kind(tmp_path):
+    write_run(tmp_path / 'a', 'OB2I', 'Pong', 0, iterations=1)
+    folder = write_run(tmp_path / 'b', 'OB2I', 'Pong', 0, iterations=1)
+    text = (folder / 'config.gin').read_text().replace('250000', '100')
+    text = text.replace("'Pong'", "'DeepSea'").replace(
+        'make_atari.frame_skip', 'make_deep_sea.size'
+    )
+    (folder / 'config.gin').write_text(text)
+    runs, _ = load.load([tmp_path])
+    assert [(run.method, run.game) for run in runs] == [('OB2I', 'Pong'), ('OB2I', 'DeepSea 4')]
 
 
 def test_other_configurations_of_a_row_are_methods_of_their_own(tmp_path):
@@ -158,15 +150,26 @@ def test_other_configurations_of_a_row_are_methods_of_their_own(tmp_path):
     )
 
 
-def test_a_folder_without_configuration_is_known_by_its_path_or_left_out(tmp_path):
-    folder = write_run(tmp_path, 'OB2I', 'Pong', 4, iterations=1)
-    (folder / 'config.gin').unlink()
-    lost = tmp_path / 'lost'
-    lost.mkdir()
-    shutil.copy(folder / 'eval.csv', lost)
-    runs, problems = load.load([tmp_path])
-    assert [(run.method, run.game, run.seed) for run in runs] == [('ob2i_atari', 'Pong', '4')]
-    assert any('left out: nothing tells its method, game, seed' in problem for problem in problems)
+def test_many_differing_bindings_are_named_by_folder_or_number(tmp_path):
+    bindings = {f'Agent.option_{i}': i for i in range(4)}
+    write_run(tmp_path, 'OB2I', 'Pong', 0, iterations=1, **dict.fromkeys(bindings, 9))
+    write_run(tmp_path / 'b', 'OB2I', 'Pong', 0, iterations=1, **bindings)
+    runs, _ = load.load([tmp_path])
+    assert [run.method for run in runs] == ['OB2I (variant 1)', 'OB2I (variant 2)']
+    (tmp_path / 'ob2i_atari').rename(tmp_path / 'tuned')
+    runs, _ = load.load([tmp_path])
+    assert [run.method for run in runs] == ['OB2I (ob2i_atari)', 'OB2I (tuned)']
+
+
+def test_a_binding_of_another_version_makes_no_difference(tmp_path):
+    write_run(tmp_path, 'OB2I', 'Pong', 0, iterations=1)
+    write_run(tmp_path, 'OB2I', 'Pong', 1, iterations=1, **{'Agent.later': 1})
+    runs, _ = load.load([tmp_path])
+    assert {run.method for run in runs} == {'OB2I'}
+    write_run(tmp_path, 'OB2I', 'Pong', 2, iterations=1, **{'Agent.later': 2})
+    runs, _ = load.load([tmp_path])
+    names = ['OB2I (later (unbound))', 'OB2I (later 1)', 'OB2I (later 2)']
+    assert [run.method for run in runs] == names
 
 
 def test_a_path_that_is_not_there_or_holds_nothing_is_an_error(tmp_path):
@@ -185,28 +188,23 @@ def test_a_path_that_is_not_there_or_holds_nothing_is_an_error(tmp_path):
         ('sweep/softmax/a=1/b=2/Q_Bert/seed0', 'softmax'),
     ],
 )
-def test_a_method_of_ones_own_has_the_name_of_its_gin_file(tmp_path, folder, method):
-    bindings = {'Agent.preferences': '@softmax_preferences'}
+def test_a_run_without_a_method_has_the_name_of_its_gin_file(tmp_path, folder, method):
+    bindings = {'Runner.method': "''"}
     written = write_run(tmp_path / 'made', 'OB2I', 'Q*Bert', 0, iterations=1, **bindings)
     shutil.copytree(written, tmp_path / folder)
     (run,), _ = load.load([tmp_path / folder.partition('/')[0]])
     assert (run.method, run.game, run.seed) == (method, 'Q*Bert', '0')
 
 
-def test_a_configuration_cut_off_anywhere_is_read_as_far_as_it_goes(tmp_path):
-    spelt = {'make_environment.name': "'MnistMaze'", 'make_mnist_maze.wall_density': 0.4}
-    path = write_run(tmp_path, 'OB2I', 'Pong', 0, iterations=1, **spelt) / 'config.gin'
-    text = path.read_text()
-    names_the_method = text.index('@EpisodicUpdate') + len('@EpisodicUpdate')
-    for end in range(len(text) + 1):
-        path.write_text(text[:end])
-        (run,), _ = load.load([tmp_path])
-        assert (run.method == 'OB2I') == (end >= names_the_method)
-        _, names_the_game, name = text[:end].partition('make_environment.name = ')
-        expected = name.partition('\n')[0].strip("'") if names_the_game else 'Pong'
-        assert run.game.strip("'").startswith(expected)
-        assert len(run.train) == len(run.eval) == 1
-    assert (run.method, run.game, run.seed) == ('OB2I', 'MnistMaze 40%', 'maze 0, seed 0')
+def test_mazes_are_tasks_by_density_and_seeds_by_maze(tmp_path):
+    bindings = {
+        'make_environment.name': "'MnistMaze'",
+        'make_mnist_maze.wall_density': 0.4,
+        'make_mnist_maze.maze_seed': 3,
+    }
+    write_run(tmp_path, 'OB2I', 'Pong', 1, iterations=1, **bindings)
+    (run,), _ = load.load([tmp_path])
+    assert (run.method, run.game, run.seed) == ('OB2I', 'MnistMaze 40%', 'maze 3, seed 1')
 
 
 def test_games_in_the_papers_spelling():
@@ -218,4 +216,111 @@ def test_games_in_the_papers_spelling():
     assert load.game_name('Pitfall') == 'Pitfall'
     assert load.game_name('mnist_maze') == load.game_name('MnistMaze') == 'MnistMaze'
     assert load.game_name('linear mdp') == 'LinearMDP'
-    assert load.game_name('of my own') == 'of my own'
+    assert load.game_name('CartPole-v1') == 'CartPole-v1'
+
+
+def spoil(file, change):
+    """A change of a file's bytes in a run folder."""
+    return lambda folder: (folder / file).write_bytes(change((folder / file).read_bytes()))
+
+
+def replace(file, old, new):
+    return spoil(file, lambda data: data.replace(old, new, 1))
+
+
+def make_folder(name):
+    def change(folder):
+        (folder / name).unlink()
+        (folder / name).mkdir()
+
+    return change
+
+
+COLUMNS = b'iteration,frames,episodes,score_mean,score_std,score_min,score_max'
+LEFT_OUT = [  # Of a run without a readable configuration nothing is known.
+    (lambda folder: (folder / 'config.gin').unlink(), 'left out: no config.gin'),
+    (make_folder('config.gin'), 'left out: config.gin cannot be read: Is a directory'),
+    (spoil('config.gin', lambda data: b''), 'left out, its config.gin lacks Runner.seed, make_'),
+    (replace('config.gin', b'@Epi', b'@E\xffi'), 'left out: config.gin:10: not UTF-8'),
+    (replace('config.gin', b'@Epi', b'\0Epi'), 'left out: config.gin:10: NUL bytes'),
+    (
+        replace('config.gin', b"'Pong'", b"'Pong"),
+        'left out: config.gin:4: not a gin binding: "make',
+    ),
+    (replace('config.gin', b'= 10', b'= ' + b'(' * 500), 'left out: config.gin:5: not a gin bind'),
+    (replace('config.gin', b'= 10', b'10'), 'left out: config.gin:5: not a gin binding: '),
+    (replace('config.gin', b'= 10', b'= {[]: 1}'), 'left out: config.gin:5: not a gin binding: '),
+    (spoil('config.gin', lambda data: data.decode().encode('utf-16')), 'config.gin:1: not UTF-8'),
+    (replace('config.gin', b'= 4', b"= 'x'"), "config.gin:3: make_atari.frame_skip is 'x', not an"),
+]
+NOTED = [
+    (replace('environment.json', b'{', b'['), 'environment.json:1: '),
+    (spoil('environment.json', lambda data: b'[' * 100_000), 'environment.json does not hold'),
+    (spoil('environment.json', lambda data: b'[1]'), 'environment.json does not hold'),
+    (
+        spoil('environment.json', lambda data: b'{"packages": [[1], 2]}'),
+        'environment.json does not',
+    ),
+    (spoil('environment.json', lambda data: b'{"packages": {"numpy": [1]}, "python": 3}'), ''),
+    (spoil('environment.json', lambda data: data.replace(b'"', b'\xff')), 'environment.json:1: '),
+    (
+        make_folder('environment.json'),
+        'environment.json does not hold the versions of a run: [Errno',
+    ),
+    (make_folder('eval.csv'), 'eval.csv cannot be read: Is a directory'),
+    (spoil('eval.csv', lambda data: b'\xef\xbb\xbf' + data), ''),
+    (spoil('eval.csv', lambda data: data.decode().encode('utf-16')), 'eval.csv:1: not UTF-8'),
+    (
+        spoil('eval.csv', lambda data: data.replace(b',', b';')),
+        'eval.csv:1: no header with a column',
+    ),
+    (spoil('eval.csv', lambda data: b''), 'eval.csv is empty'),
+    (spoil('eval.csv', lambda data: b'\n\n'), 'eval.csv is empty'),
+    (spoil('eval.csv', lambda data: b'\0' * 4096), 'eval.csv:1: NUL bytes'),
+    (spoil('eval.csv', lambda data: COLUMNS + b'\n'), 'eval.csv holds no row'),
+    (spoil('eval.csv', lambda data: data[:-3]), 'eval.csv:4: ends within a row; left out'),
+    (replace('eval.csv', b',score_std', b''), 'eval.csv:2,3,4: 7 cells instead of 6; left out'),
+    (replace('eval.csv', b'score_std', b'other'), 'eval.csv:1: no column score_std'),
+    (replace('eval.csv', b'score_std', b'frames'), 'eval.csv:1: two columns of one name'),
+    (replace('eval.csv', b'\n1,', b'\n1,7,'), 'eval.csv:3: 8 cells instead of 7; left out'),
+    (replace('eval.csv', b'\n1,', b'\n1\n1,'), 'eval.csv:3: 1 cells instead of 7; left out'),
+    (replace('eval.csv', b'\n1,2000000', b'\n1,nan'), 'eval.csv:3: frames is empty; left out'),
+    (replace('eval.csv', b'\n1,', b'\n0,'), 'eval.csv:2: a later row has its iteration; left out'),
+    (replace('eval.csv', b',30,', b',inf,'), "eval.csv:2: episodes is 'inf'; left out"),
+    (spoil('eval.csv', lambda d: d[:-1] + b'e308\n'), 'eval.csv:4: score_max is '),
+    (replace('eval.csv', b'\n1,', b'\n1e308,'), "eval.csv:3: iteration is '1e308'; left out"),
+    (replace('train.csv', b'\n1,', b'\nx,'), "train.csv:3: iteration is 'x'; left out"),
+]
+
+
+def test_whatever_is_wrong_with_a_run_is_reported_and_all_others_are_shown(tmp_path):
+    runs, wanted = tmp_path / 'runs', {}
+    for seed, (change, problem) in enumerate(LEFT_OUT + NOTED):
+        folder = write_run(runs, 'OB2I', 'Pong', seed, iterations=3)
+        change(folder)
+        wanted[str(folder)] = problem
+    text = html.unescape(report.write([runs], tmp_path / 'report').read_text())
+    loaded, problems = load.load([runs])
+    told = {folder: [p for p in problems if p.startswith(f'{folder}: ')] for folder in wanted}
+    for folder, problem in wanted.items():
+        assert any(problem in line for line in told[folder]) if problem else not told[folder]
+        assert all(line in text for line in told[folder])
+    seeds = [run.seed for run in loaded]
+    assert seeds == [str(seed) for seed in range(len(LEFT_OUT), len(wanted))]
+    assert {run.method for run in loaded} == {'OB2I'}
+    assert (scores.table_of_runs(loaded)['score_last'] > 0).all()  # Nothing counts as 0.
+
+
+def test_names_that_are_not_utf_8_are_shown_escaped(tmp_path):
+    name = os.fsdecode(b'caf\xe9\n')
+    folder = write_run(tmp_path / name, 'OB2I', 'Pong', 0, iterations=3, **{'Runner.method': "''"})
+    (tmp_path / name / 'ob2i_atari').rename(tmp_path / name / name)
+    folder = tmp_path / name / name / 'Pong' / 'seed0'
+    (folder / 'train.csv').unlink()
+    (folder / 'viewer').mkdir()
+    (folder / 'viewer' / 'episode.html').touch()
+    text = report.write([tmp_path / name], tmp_path / 'out').read_text('utf-8')
+    assert 'caf\\udce9\\n/Pong/seed0: no train.csv' in text and '%E9%0A/Pong/seed0/viewer' in text
+    table = pd.read_csv(tmp_path / 'out' / 'scores.csv')
+    assert table['method'].tolist() == ['caf\\udce9\\n']
+    report.write([f'{name}={tmp_path / name}'], tmp_path / 'out')

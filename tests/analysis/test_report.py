@@ -61,6 +61,7 @@ def test_tidy_files(report):
         'episodes',
         'score_last',
         'score_best',
+        'scored_by',
     ]
     assert len(rows) == 10
     summary = pd.read_csv(report / 'summary.csv').set_index('method')
@@ -76,7 +77,6 @@ def test_tables_in_three_forms(report):
         'raw_scores',
         'wins_ties_losses',
         'ablation',
-        'montezuma',
     }
     for name in names:
         assert {p.suffix for p in (report / 'tables').glob(f'{name}.*')} == {'.md', '.tex', '.csv'}
@@ -147,13 +147,15 @@ def test_methods_of_any_name_have_figures_of_their_own(tmp_path, capsys):
 
 
 def test_lines_of_many_methods_look_different():
-    look = figures.looks([f'method {i}' for i in range(40)])
-    assert len({str(keywords) for keywords in look.values()}) == 40
+    styles = figures.line_styles([f'method {i}' for i in range(40)])
+    assert len({str(keywords) for keywords in styles.values()}) == 40
 
 
 def test_latex_and_markdown_escape():
-    table = tables.Table('t', '50% & more', ['a_b', 'Q*Bert'], [['x|y', 1.0]], frozenset({(0, 1)}))
-    assert r'50\% \& more' in tables.latex(table)
+    cells = pd.DataFrame([['x|y', 1.0]], columns=['a_b', 'Q*Bert'])
+    table = tables.Table('t', '50% & more', cells, ('Q*Bert',), ('{~^\\}',))
+    assert r'50\% \& more' in tables.latex(table) and r'a\_b & Q*Bert' in tables.latex(table)
+    assert r'\{\textasciitilde{}\textasciicircum{}\textbackslash{}\}}' in tables.latex(table)
     assert r'\textbf{1.0}' in tables.latex(table)
     assert r'x\|y | **1.0** |' in tables.markdown(table)
 
@@ -185,11 +187,11 @@ def test_a_report_of_real_runs(real):
     table = pd.read_csv(real / 'scores.csv', dtype={'seed': str})
     assert {*zip(table['method'], table['game'], table['seed'])} == {
         ('Mine & yours', 'Breakout', '1'),
-        ('OB2I', 'Breakout', '0'),
-        ('OB2I', 'Road Runner', '0'),
-        ('OB2I', 'Road Runner', '1'),
-        ('Random buttons', 'Breakout', '0'),
-        ('Random buttons', 'Road Runner', '0'),
+        ('atari_small', 'Breakout', '0'),
+        ('atari_small', 'Road Runner', '0'),
+        ('atari_small', 'Road Runner', '1'),
+        ('random', 'Breakout', '0'),
+        ('random', 'Road Runner', '0'),
     }
     text = (real / 'report.html').read_text()
     assert 'cut short: 600,000 of 800,000 frames' in text
@@ -226,78 +228,30 @@ def test_the_page_fits_screens_goes_dark_and_needs_no_mouse(browser, real):  # n
         assert not browser.errors()
 
 
-def test_a_report_of_runs_with_holes_of_every_kind_names_them(tmp_path):
-    base, said = tmp_path / 'runs', []
-
-    def spoil(game, seed, change, *names, **options):
-        folder = write_run(base, 'OB2I', game, seed, iterations=3, **options)
-        change(folder)
-        said.extend(f'{folder}: {name}' for name in names)
-        return folder
-
-    def edit(file, old, new):
-        def change(folder):
-            text = (folder / file).read_text()
-            assert old in text
-            (folder / file).write_text(text.replace(old, new))
-
-        return change
-
-    def write(file, data):
-        return lambda folder: (folder / file).write_bytes(data)
-
-    spoil('Pong', 0, lambda folder: None)
-    spoil('Pong', 1, lambda folder: None, 'cut short: 1,000,000 of 3,000,000 frames', done=1)
-    spoil('Pong', 2, lambda folder: (folder / 'eval.csv').unlink(), 'no eval.csv')
-    spoil('Pong', 3, lambda folder: (folder / 'train.csv').unlink(), 'no train.csv')
-    spoil('Pong', 4, lambda folder: (folder / 'config.gin').unlink(), 'no config.gin')
-    spoil(
-        'Alien',
-        0,
-        write('eval.csv', b''),
-        'eval.csv is empty',
-        'no evaluation with a score; it is in no table',
-    )
-    spoil('Alien', 1, write('eval.csv', b'\x00\xff\n\x00'), 'eval.csv has no header')
-    spoil(
-        'Alien',
-        2,
-        edit('eval.csv', '\n2,', '\n1,2000000,30,5.0,1,1,1\n2,'),
-        'eval.csv: 1 rows repeat an iteration; the last one counts',
-    )
-    spoil(
-        'Alien', 3, edit('eval.csv', '\n2,', '\n1,7\n2,'), 'eval.csv: 1 damaged rows are left out'
-    )
-    nothing = ','.join(['nan'] * 4)
-    text = f'iteration,frames,episodes,score_mean,score_std,score_min,score_max\n0,9,0,{nothing}\n'
-    spoil(
-        'Alien',
-        4,
-        write('eval.csv', text.encode()),
-        '1 of 1 evaluations have no score',
-        'no evaluation with a score; it is in no table',
-    )
-    spoil('Q*Bert', 0, edit('eval.csv', ',30,', ',inf,'), 'eval.csv: 3 cells are no finite number')
-    spoil(
-        'Q*Bert',
-        1,
-        write('environment.json', b'{"packages": '),
-        'environment.json is damaged or of another version',
-    )
-    cut = spoil(
-        'Q*Bert', 2, lambda folder: None, 'eval.csv ends within a row; that row is left out'
-    )
-    (cut / 'eval.csv').write_text((cut / 'eval.csv').read_text()[:-3])
+def test_a_report_without_an_atari_run_has_nothing_published(tmp_path):
+    bindings = {
+        'make_environment.name': "'DeepSea'",
+        'make_deep_sea.size': 10,
+        'Runner.evaluation_steps': 0,
+    }
+    for method in ('OB2I', 'BEBU'):
+        for seed in (0, 1):
+            write_run(tmp_path / 'runs', method, 'Pong', seed, 1, None, **bindings)
     out = tmp_path / 'out'
-    assert command.main([str(base), '--out', str(out)]) == 0
-
-    text = Page((out / 'report.html').read_text()).text
-    missing = [sentence for sentence in said if sentence not in text]
-    assert not missing
-    # The run without a configuration goes by the name of its folder.
-    assert 'without a configuration; by its path it is ob2i_atari, Pong, seed 4' in text
-    assert 'OB2I: a score in 3 of 49 games' in text
-    assert 'OB2I, Pong: n = 3 of 5 seeds, none of seed 2, 4' in text
-    assert 'OB2I, Alien: n = 2 of 5 seeds, none of seed 0, 1, 4' in text
-    table = pd.read_csv(out / 'scores.csv')
-    assert len(table) == 3 + 1 + 2 + 3 and (table['score_last'] != 0).all()
+    assert command.main([str(tmp_path / 'runs'), '--out', str(out)]) == 0
+    assert {path.name for path in (out / 'tables').iterdir()} == {
+        'tasks.md',
+        'tasks.tex',
+        'tasks.csv',
+    }
+    table = pd.read_csv(out / 'tables' / 'tasks.csv')
+    assert table.loc[0, ['Task', 'Scored by', 'Seeds']].tolist() == ['DeepSea 10', 'training', 2]
+    scores = pd.read_csv(out / 'scores.csv').groupby('method')['score_last'].mean()
+    assert table[['BEBU', 'OB2I']].iloc[0].tolist() == pytest.approx(scores.tolist())
+    assert '**' in (out / 'tables' / 'tasks.md').read_text().splitlines()[4]
+    assert {path.stem for path in (out / 'figures').iterdir()} == {'learning_curves', 'mean_bonus'}
+    text = (out / 'report.html').read_text()
+    shown = Page(text).text.partition('Skip to the content')[2]  # After the style.
+    assert 'Problems (0)' in shown and 'paper' not in shown.lower()
+    # The curves have a single point.
+    assert (out / 'figures' / 'learning_curves.svg').read_text().count('<use') > 4

@@ -28,9 +28,11 @@ def test_wins_and_ties_of_the_papers_table(baseline, counts):
 
 def test_best_in_row_of_the_papers_table():
     table = tables.raw_scores(pd.DataFrame(columns=scores.SCORE_COLUMNS), KNOWN, 'score_last')
-    best = {}
-    for row, column in table.best:
-        best.setdefault(table.rows[row][0], set()).add(table.columns[column])
+    texts = table.texts(mark='best')
+    best = {
+        row[0]: {column for column, text in zip(table.cells, row) if text == 'best'}
+        for row in texts
+    }
     assert best['Atlantis'] == best['Private Eye'] == {'BEBU-UCB (paper)'}
     assert best['Star Gunner'] == {'BEBU (paper)'}
     assert len(best['Tennis']) == 3 and len(best["Montezuma's Revenge"]) == 4

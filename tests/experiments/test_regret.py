@@ -13,6 +13,7 @@ from ob2i_tf.analysis import load
 from ob2i_tf.environments import linear_mdp
 from ob2i_tf.errors import UserError
 from ob2i_tf.training import checkpoints
+from ob2i_tf.training.episode_files import EpisodeFiles
 
 MDP = {
     'kind': 'linear',
@@ -31,6 +32,8 @@ def write_run(base, name, seed, actions, capacity=100_000):
     env.reset(seed=seed)
     shape = env.observation_space.shape
     stored = replay.EpisodeReplay(shape, capacity, observation_dtype=np.float32)
+    folder = base / name / f'seed{seed}'
+    files = EpisodeFiles(folder / 'replay', stored)
     visited = []
     for chosen in actions:
         observations, states = [env.reset()[0]], []
@@ -41,13 +44,12 @@ def write_run(base, name, seed, actions, capacity=100_000):
         stored.add_episode(types.Episode(np.array(observations), np.array(chosen), zeros, zeros))
         visited.append(states)
         if len(visited) % 50 == 0:  # Several files.
-            stored.save(make(base / name / f'seed{seed}' / 'replay'))
-    folder = base / name / f'seed{seed}'
-    manifest = stored.save(make(folder / 'replay'))
-    save(folder, 1, manifest)
+            files.save()
+    save(folder, 1, files.save())
     bindings = {f'make_linear_mdp.{key}': repr(value) for key, value in MDP.items()}
     bindings |= {
         'make_environment.name': "'LinearMDP'",
+        'Runner.method': repr({'ucb': 'LSVI-UCB', 'greedy': 'epsilon-greedy LSVI'}.get(name, name)),
         'Runner.seed': seed,
         'Runner.posterior': '@LsviPosterior',
         'LsviPosterior.method': repr(name),
@@ -102,7 +104,7 @@ def test_the_regret_of_a_policy_is_what_it_lacks_of_the_best_return(tmp_path):
 def test_a_replay_that_lacks_episodes_is_named(tmp_path):
     write_run(tmp_path, 'ucb', 0, [[0, 0, 0, 0]] * 30, capacity=40)
     (run,) = load.load([tmp_path]).runs
-    with pytest.raises(UserError, match='no more the first 20 episodes'):
+    with pytest.raises(UserError, match='no longer holds the first 20 episodes'):
         regret.of_run(run)
     (file,) = (run.path / 'replay').iterdir()
     state = run.path / 'checkpoints' / '000000000001' / 'state.json'
@@ -144,7 +146,7 @@ def test_the_exponent_tells_learning_from_not_learning():
         pd.Index(episodes, name='episode'),
         columns,
     )
-    rows = regret.summary(table).set_index('method')
+    rows = regret.summary(table)
     assert rows.loc['learns', 'exponent'] == pytest.approx(0.35)
     assert rows.loc['learns', 'lowest_exponent'] == pytest.approx(0.2)
     assert rows.loc['learns', 'highest_exponent'] == pytest.approx(0.5)

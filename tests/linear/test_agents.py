@@ -13,7 +13,8 @@ SHAPE = (ACTIONS, HORIZON * FEATURES)
 
 def posterior_of(**keywords):
     network = networks.build(agents.LinearQNetwork(ACTIONS, 1), SHAPE, np.float32)
-    return agents.LsviPosterior(network, network, None, 1, 0, **{'horizon': HORIZON, **keywords})
+    keywords = {'method': 'ucb', 'horizon': HORIZON, **keywords}
+    return agents.LsviPosterior(network, network, None, 1, 0, **keywords)
 
 
 def observation(rng, h):
@@ -59,10 +60,10 @@ def test_what_it_cannot_take_is_refused():
         networks.MultiHeadQNetwork(ACTIONS, 1, hidden_units=4, conv_layers=()), SHAPE, np.float32
     )
     with pytest.raises(ValueError, match='LinearQNetwork takes, got MultiHeadQNetwork'):
-        agents.LsviPosterior(network, network, None, 1, 0, horizon=HORIZON)
+        agents.LsviPosterior(network, network, None, 1, 0, 'ucb', HORIZON)
     network = networks.build(agents.LinearQNetwork(ACTIONS, 10), SHAPE, np.float32)
     with pytest.raises(ValueError, match='LinearQNetwork.num_heads = 1, got 10'):
-        agents.LsviPosterior(network, network, None, 1, 0, horizon=HORIZON)
+        agents.LsviPosterior(network, network, None, 1, 0, 'ucb', HORIZON)
 
 
 def test_an_episode_of_another_length_is_refused():

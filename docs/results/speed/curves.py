@@ -17,8 +17,9 @@ def main():
         for name, color in (('before', 'C1'), ('after', 'C0')):
             rows = table[table['version'] == name]
             of_seeds = rows.pivot(index='agent_steps', columns='seed', values='treasures')
-            mean, low, high = figures.interval_of_mean(of_seeds)
-            axis.fill_between(of_seeds.index, low, high, color=color, alpha=0.18, lw=0)
+            band = figures.interval_of_mean(of_seeds)
+            axis.fill_between(of_seeds.index, *band, color=color, alpha=0.18, lw=0)
+            mean = of_seeds.mean(axis=1)
             axis.plot(of_seeds.index, mean, color=color, label=f'{name}, {of_seeds.shape[1]} seeds')
         axis.set(xlabel='agent steps', ylabel='share of 50 episodes with the treasure', xlim=0)
         axis.legend()

@@ -1,0 +1,223 @@
+"""The composition root: builds the parts of a run, and restores those of a trained one."""
+
+import contextlib
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from ob2i_tf import acting, networks, seeds
+from ob2i_tf.errors import ConfigError
+from ob2i_tf.training import logs
+
+
+class Environment(NamedTuple):
+    """Facts about an environment that the parts of a run depend on.
+
+    Attributes:
+      observation_shape: Shape of a stack.
+      observation_dtype: NumPy dtype.
+      num_actions: A.
+      history: Frames in a stack.
+      frames_per_step: Emulator frames per agent step.
+      max_episode_steps: Agent steps of the longest game; 0 if it is unlimited or unknown.
+      shortest_path: Agent steps of the shortest solution, in mazes; else None.
+    """
+
+    observation_shape: tuple[int, ...]
+    observation_dtype: np.dtype
+    num_actions: int
+    history: int
+    frames_per_step: int
+    max_episode_steps: int
+    shortest_path: int | None
+
+
+class Parts(NamedTuple):
+    """The parts of a run, each as the parameter of Runner of the same name builds it."""
+
+    environment: Environment
+    replay: Any
+    learner: Any
+    posterior: Any
+    update: Any
+    agent: Any
+    evaluation_policy: acting.Policy
+    timers: logs.Timers
+
+    @property
+    def variables(self) -> dict[str, tf.Module]:
+        """{name: part with variables that a checkpoint keeps}."""
+        return {
+            'learner': self.learner,
+            'posterior': self.posterior,
+            **self.update.trackables,
+        }
+
+    @property
+    def with_arrays(self) -> dict[str, Any]:
+        """{name: part whose `state` a checkpoint keeps as arrays}."""
+        return {'replay': self.replay, 'update': self.update, 'posterior': self.posterior}
+
+    @property
+    def modules(self) -> dict[str, tf.Module]:
+        """{name: part whose variables must be finite}; networks first, which errors then name."""
+        networks = {
+            'online network': self.learner.network,
+            'target network': self.learner.target_network,
+        }
+        parts = {n: part for n, part in self.variables.items() if isinstance(part, tf.Module)}
+        return {**networks, **parts}
+
+    def num_traces(self) -> int:
+        """Number of times that TensorFlow traced compiled functions."""
+        parts = (
+            self.learner,
+            self.posterior,
+            self.update,
+            self.agent.policy,
+            self.evaluation_policy,
+        )
+        functions = [function for part in parts for function in part.compiled_functions()]
+        return sum(function.experimental_get_tracing_count() for function in functions)
+
+
+def inspect_environment(environment: Callable) -> Environment:
+    """Makes one copy of an environment, asks it, and closes it.
+
+    Args:
+      environment: See `build`.
+    """
+    with contextlib.closing(environment(num_envs=1)) as env:
+        return Environment(
+            observation_shape=env.single_observation_space.shape,
+            observation_dtype=env.single_observation_space.dtype,
+            num_actions=int(env.single_action_space.n),
+            history=env.metadata.get('history', 1),
+            frames_per_step=env.metadata.get('frames_per_step', 1),
+            max_episode_steps=env.metadata.get('max_episode_steps', 0),
+            shortest_path=env.metadata.get('shortest_path'),
+        )
+
+
+def build_network(network: Callable, environment: Environment, **keywords):
+    """A network for an environment, with its variables."""
+    return networks.build(
+        network(environment.num_actions, **keywords),
+        environment.observation_shape,
+        environment.observation_dtype,
+    )
+
+
+def build(
+    *,
+    seed: int,
+    num_envs: int,
+    environment: Callable,
+    network: Callable,
+    replay: Callable,
+    learner: Callable,
+    posterior: Callable,
+    update: Callable,
+    agent: Callable,
+    evaluation_preferences: Callable,
+    evaluation_tie_break: str,
+    evaluation_belief: str,
+    xla: tuple[str, ...] = (),
+) -> Parts:
+    """Builds all parts of a run.
+
+    Every argument that is a part is a factory, usually a class:
+
+      environment(num_envs=, seed=) -> VectorEnv, see the package environments;
+      network(num_actions, seed=, prior_seed=) -> tf.keras.Model, see networks.py;
+      replay(observation_shape, history=, seed=, observation_dtype=), see replay.py;
+      learner(network, target_network, seed, xla=), see learner.py;
+      posterior(network, target_network, replay, num_envs, seed), see posteriors/;
+      update(replay, network, target_network, selector, seed, xla=), see updates.py;
+      agent(learner, posterior, update, replay, num_envs, rng, timers, xla=), see agent.py.
+
+    Args:
+      seed: Seed of the run.
+      num_envs: Number of environments that train in lockstep.
+      evaluation_preferences, evaluation_tie_break, evaluation_belief: See `acting.Policy`.
+      xla: Parts that XLA compiles: 'acting', 'targets', 'gradient_step'.
+    """
+
+    def seed_of(name):
+        return seeds.small_integer(seeds.stream(seed, name))
+
+    described = inspect_environment(environment)
+    shape = described.observation_shape
+    online, target = (
+        build_network(network, described, seed=seed_of(name), prior_seed=seed_of('prior'))
+        for name in ('network', 'target_network')
+    )
+    memory = replay(
+        shape[:-1] if described.history > 1 else shape,
+        history=described.history,
+        seed=seeds.integer(seeds.stream(seed, 'replay')),
+        observation_dtype=described.observation_dtype,
+    )
+    student = learner(online, target, seed_of('learner'), xla='gradient_step' in xla)
+    belief = posterior(online, target, memory, num_envs, seed_of('posterior'))
+    batches = update(
+        memory, online, target, belief.selector, seed_of('update'), xla='targets' in xla
+    )
+    timers = logs.Timers()
+    acts = agent(
+        student,
+        belief,
+        batches,
+        memory,
+        num_envs,
+        np.random.default_rng(seeds.stream(seed, 'acting')),
+        timers,
+        xla='acting' in xla,
+    )
+    evaluation_policy = acting.Policy(
+        belief,
+        evaluation_preferences,
+        evaluation_tie_break,
+        evaluation_belief,
+        xla='acting' in xla,
+        name='Runner.evaluation_preferences',
+    )
+    return Parts(described, memory, student, belief, batches, acts, evaluation_policy, timers)
+
+
+def warn_of_long_games(parts: Parts, training_steps: int, evaluation_steps: int) -> None:
+    """Logs which limits cut the longest games short.
+
+    Args:
+      parts: Parts of the run.
+      training_steps, evaluation_steps: Agent steps per environment and iteration.
+    """
+    longest, capacity = parts.environment.max_episode_steps, parts.replay.capacity_transitions
+    for limit, what in (
+        (
+            training_steps,
+            'Training cuts games off after %s agent steps, Runner.training_steps / num_envs',
+        ),
+        (
+            evaluation_steps,
+            'Evaluations count no game of more than %s agent steps, '
+            'Runner.evaluation_steps / evaluation_envs',
+        ),
+        (
+            capacity,
+            'The run will stop at an episode of more than %s agent steps, '
+            'EpisodeReplay.capacity_transitions',
+        ),
+    ):
+        if 0 < limit < longest:
+            logging.warning(f'{what}; games can reach %s.', f'{limit:,}', f'{longest:,}')
+
+
+def check_factory(name: str, part, kind: type) -> None:
+    """Raises a ConfigError unless `part` makes a `kind`: its subclass, or any other callable."""
+    if not callable(part) or (inspect.isclass(part) and not issubclass(part, kind)):
+        raise ConfigError(f'{name} must be a factory of {kind.__name__}, got {part!r}')

@@ -1,0 +1,266 @@
+"""Replay on disk: each episode is written once, compressed, and verified when it is loaded."""
+
+import hashlib
+import json
+import math
+import os
+import stat
+import uuid
+import zipfile
+
+import numpy as np
+
+from ob2i_tf.replay import STEP
+from ob2i_tf.training import disk
+
+_FORMAT = 2
+_PREFIX = 'episodes-'
+_SEGMENT_BYTES = 64 * 2**20  # Before compression.
+
+
+class ReplayDamagedError(ValueError):
+    """A saved replay is not what was saved."""
+
+
+class EpisodeFiles:
+    """Saves the episodes and the random state of a replay, and restores them.
+
+    Episodes are written to files of several, *segments*; what is in one is not written again. No
+    other object may load episodes into the replay meanwhile.
+
+    Args:
+      directory: Folder of the files; created at the first `flush` or `save`.
+      replay: EpisodeReplay.
+    """
+
+    def __init__(self, directory, replay):
+        self.directory = os.path.abspath(directory)
+        self.replay = replay
+        self._frame_bytes = math.prod(replay.observation_shape) * replay.observation_dtype.itemsize
+        self._forget_saved()
+
+    def flush(self):
+        """Writes new episodes ahead of the next `save`, as far as they fill whole segments.
+
+        Called now and then, it spreads the time that `save` takes. Raises OSError like `save`.
+        """
+        self._write_new(all_of_them=False)
+
+    def save(self):
+        """Writes the episodes that were added since the last time to new files.
+
+        Returns:
+          A manifest, to be kept as JSON: with the files that it lists, all that `load` needs.
+
+        Raises:
+          OSError: Names the file that another program changed, or that could not be written:
+            then nothing is lost, and the replay can be saved again.
+        """
+        self._write_new(all_of_them=True)
+        for segment in self._segments:
+            disk.check_identity(self._path(segment), self._written[segment['file']])
+        manifest = {
+            'format': _FORMAT,
+            **self._layout(),
+            'first_id': self.replay.first_episode,
+            'first_transition_id': self.replay.first_transition,
+            'num_episodes': self.replay.num_episodes,
+            'num_transitions': self.replay.num_transitions,
+            'rng': self.replay.rng.bit_generator.state,
+            'segments': self._segments,
+        }
+        return json.loads(json.dumps({**manifest, 'sha256': _digest(manifest)}))
+
+    def load(self, manifest):
+        """Restores episodes and random state.
+
+        Args:
+          manifest: Returned by `save`.
+
+        Raises:
+          ReplayDamagedError: Names the file; the replay is then as it was, or empty.
+          ValueError: It was saved with other frames or another history, or is beyond the capacity.
+        """
+        try:
+            content = {name: value for name, value in manifest.items() if name != 'sha256'}
+            intact = manifest['sha256'] == _digest(content)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            intact = False
+        if not intact:
+            raise ReplayDamagedError(f'the manifest of {self.directory} is not what was saved')
+        expected = {'format': _FORMAT, **self._layout()}
+        saved = {name: manifest[name] for name in expected}
+        if saved != expected:
+            raise ValueError(f'the replay in {self.directory} was saved as {saved}, not {expected}')
+        if manifest['num_transitions'] > self.replay.capacity_transitions:
+            raise ValueError(
+                f'the replay in {self.directory} holds {manifest["num_transitions"]:,} '
+                'transitions, more than EpisodeReplay.capacity_transitions = '
+                f'{self.replay.capacity_transitions:,}'
+            )
+        for segment in manifest['segments']:
+            _verify(self.directory, segment)
+
+        self._forget_saved()
+        self.replay.clear(manifest['first_id'], manifest['first_transition_id'])
+        try:
+            self._load_segments(manifest)
+        except ReplayDamagedError:
+            self.replay.clear()
+            raise
+        self.replay.rng.bit_generator.state = manifest['rng']
+        self._segments = list(manifest['segments'])
+        self._written = {
+            segment['file']: disk.identity(self._path(segment)) for segment in self._segments
+        }
+        self._unsaved = self.replay.first_episode + self.replay.num_episodes
+
+    def prune(self, manifests):
+        """Deletes the files that neither `manifests` nor the next save refers to."""
+        segments = [*self._segments, *(s for manifest in manifests for s in manifest['segments'])]
+        kept = {segment['file'] for segment in segments}
+        for name in os.listdir(self.directory):
+            if name.startswith(_PREFIX) and name not in kept:
+                os.remove(os.path.join(self.directory, name))
+
+    def _layout(self):
+        return {
+            'frame_shape': list(self.replay.observation_shape),
+            'frame_dtype': self.replay.observation_dtype.name,
+            'history': self.replay.history,
+        }
+
+    def _path(self, segment):
+        return os.path.join(self.directory, segment['file'])
+
+    def _forget_saved(self):
+        self._segments = []  # Written there, oldest first, as in a manifest.
+        self._written = {}  # File name -> its `disk.identity`.
+        self._unsaved = 0  # Episodes of lower numbers are in segments.
+
+    def _write_new(self, all_of_them):
+        if not os.path.isdir(self.directory):  # At every flush it would take a sync.
+            disk.make_folder(self.directory)
+        replay = self.replay
+        start = max(self._unsaved - replay.first_episode, 0)
+        stop, size = start, 0
+        while stop < replay.num_episodes:
+            length = replay.episode_length(stop)
+            size += (replay.history + length) * self._frame_bytes + length * STEP.itemsize
+            stop += 1
+            if size >= _SEGMENT_BYTES or (all_of_them and stop == replay.num_episodes):
+                self._segments.append(self._write_segment(start, stop))
+                self._unsaved = replay.first_episode + stop
+                start, size = stop, 0
+        self._segments = [s for s in self._segments if s['last_id'] >= replay.first_episode]
+        self._written = {s['file']: self._written[s['file']] for s in self._segments}
+
+    def _write_segment(self, start, stop):
+        """Writes the episodes start .. stop - 1 to a file, which is intact or absent.
+
+        It is an .npz of three arrays: the lengths of the episodes, their steps one after another,
+        and their frames one after another.
+        """
+        replay = self.replay
+        lengths = np.array([replay.episode_length(index) for index in range(start, stop)])
+        rows = replay.history * len(lengths) + int(lengths.sum())
+        frames_header = {
+            'descr': np.lib.format.dtype_to_descr(replay.observation_dtype),
+            'fortran_order': False,
+            'shape': (rows, *replay.observation_shape),
+        }
+        ids = replay.first_episode + start, replay.first_episode + stop - 1
+        name = f'{_PREFIX}{ids[0]:010d}-{ids[1]:010d}-'
+        aside = os.path.join(self.directory, f'{name}{uuid.uuid4().hex[:8]}.tmp')
+        try:
+            with open(aside, 'wb') as file:
+                with zipfile.ZipFile(file, 'w', zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+                    with archive.open('lengths.npy', 'w', force_zip64=True) as member:
+                        np.lib.format.write_array(member, lengths, allow_pickle=False)
+                    with archive.open('steps.npy', 'w', force_zip64=True) as member:
+                        steps = [replay.episode(index)[1] for index in range(start, stop)]
+                        np.lib.format.write_array(member, np.concatenate(steps), allow_pickle=False)
+                    with archive.open('frames.npy', 'w', force_zip64=True) as member:
+                        np.lib.format.write_array_header_1_0(member, frames_header)
+                        for index in range(start, stop):
+                            for chunk in _chunks(replay.episode(index)[0]):
+                                member.write(chunk)
+                file.flush()
+                os.fsync(file.fileno())
+            segment = {'first_id': ids[0], 'last_id': ids[1], **disk.describe(aside)}
+            # The name tells the content: what an older checkpoint refers to is never replaced by
+            # other episodes of the same numbers.
+            segment['file'] = f'{name}{segment["sha256"][:16]}.npz'
+            os.replace(aside, self._path(segment))
+            disk.sync(self.directory)
+            self._written[segment['file']] = disk.identity(self._path(segment))
+        except BaseException as error:
+            if os.path.exists(aside):
+                os.remove(aside)
+            if isinstance(error, OSError):
+                raise OSError(error.errno, error.strerror or str(error), aside) from error
+            raise
+        return segment
+
+    def _load_segments(self, manifest):
+        for segment in manifest['segments']:
+            path = self._path(segment)
+            try:
+                self._load_segment(path, segment)
+            except Exception as error:  # A damaged file may hold anything.
+                raise ReplayDamagedError(f'{path} cannot be read: {error!r}') from error
+        if (self.replay.num_episodes, self.replay.num_transitions) != (
+            manifest['num_episodes'],
+            manifest['num_transitions'],
+        ):
+            raise ReplayDamagedError(
+                f'the files in {self.directory} do not hold what the manifest says'
+            )
+
+    def _load_segment(self, path, segment):
+        """Appends the episodes of a file that have not left; one at a time is in memory twice."""
+        replay = self.replay
+        disk.check_unpacked(path)
+        with zipfile.ZipFile(path) as archive:
+            with archive.open('lengths.npy') as member:
+                lengths = np.lib.format.read_array(member, allow_pickle=False)
+            with archive.open('steps.npy') as member:
+                steps = np.lib.format.read_array(member, allow_pickle=False)
+            with archive.open('frames.npy') as member:
+                np.lib.format.read_magic(member)
+                np.lib.format.read_array_header_1_0(member)
+                for index, length in enumerate(lengths.tolist(), segment['first_id']):
+                    if index < replay.first_episode:
+                        member.seek((replay.history + length) * self._frame_bytes, os.SEEK_CUR)
+                    else:
+                        frames = replay.new_frames(length)
+                        for chunk in _chunks(frames):
+                            if member.readinto(chunk) != len(chunk):
+                                raise EOFError('frames are missing')
+                        replay.append(frames, steps[:length])
+                    steps = steps[length:]
+
+
+def _chunks(array):
+    """Byte views of a contiguous array, short enough not to matter in memory."""
+    array = array.reshape(-1).view(np.uint8)
+    for start in range(0, len(array), disk.CHUNK_BYTES):
+        yield memoryview(array[start : start + disk.CHUNK_BYTES])
+
+
+def _digest(content):
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _verify(directory, segment):
+    path = os.path.join(directory, segment['file'])
+    try:
+        if os.path.dirname(segment['file']) or not stat.S_ISREG(os.lstat(path).st_mode):
+            raise ReplayDamagedError(f'{path} is not a file of {directory}')
+        size = os.path.getsize(path)
+        if size != segment['bytes']:
+            raise ReplayDamagedError(f'{path} has {size} bytes, not {segment["bytes"]}')
+        if disk.describe(path)['sha256'] != segment['sha256']:
+            raise ReplayDamagedError(f'{path} is not what was saved: its sha256 differs')
+    except OSError as error:
+        raise ReplayDamagedError(f'{path} cannot be read: {error.strerror}') from error

@@ -1,0 +1,77 @@
+"""Restores a trained agent from a run folder."""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from ob2i_tf import acting, config, posteriors
+from ob2i_tf.errors import CheckpointError
+from ob2i_tf.training import build, checkpoints, system
+from ob2i_tf.training.run_folder import RunFolder
+from ob2i_tf.training.runner import Runner
+
+
+class TrainedAgent(NamedTuple):
+    """A trained agent, as its run evaluates it.
+
+    Attributes:
+      posterior: Its posterior, over its networks.
+      policy: Policy of the evaluation.
+      epsilon: Epsilon of the evaluation.
+      agent_steps: Agent steps that the run had taken.
+      environment: Makes its environment, see `build.build`.
+    """
+
+    posterior: posteriors.Posterior
+    policy: acting.Policy
+    epsilon: float
+    agent_steps: int
+    environment: Callable
+
+
+def restore(directory, allow_imports: Iterable[str] = ()) -> TrainedAgent:
+    """Restores networks and posterior of a run from its newest intact checkpoint.
+
+    The run folder is neither locked nor written to, so that a run may continue meanwhile. Its
+    configuration becomes gin's.
+
+    Args:
+      directory: Run folder, possibly of another person.
+      allow_imports: Modules and packages that its config.gin may import besides those of installed
+        distributions.
+
+    Raises:
+      CheckpointError: There is no intact checkpoint of this version.
+      ConfigError: Its configuration is not one of this version, or has a forbidden import.
+    """
+    folder = RunFolder(directory)
+    config.load([str(folder.config)], allow_imports=allow_imports)
+    bound = config.bound(Runner)
+    system.set_up(bound['tf32'])
+    with config.constructing():
+        environment = build.inspect_environment(bound['environment'])
+        pair = [build.build_network(bound['network'], environment) for _ in range(2)]
+        posterior = bound['posterior'](*pair, None, bound['num_envs'], 0)
+    agent_steps = []
+
+    def read(checkpoint):
+        state = checkpoints.read_state(checkpoint)
+        status = checkpoints.read_variables(checkpoint, tf.train.Checkpoint(posterior=posterior))
+        status.assert_existing_objects_matched().expect_partial()
+        arrays = checkpoints.read_arrays(checkpoint)
+        posterior.set_state(checkpoints.arrays_of('posterior', arrays))
+        agent_steps.append(state['agent']['agent_steps'])
+
+    checkpoints.read_newest(folder.checkpoints, read)
+    if not agent_steps:
+        raise CheckpointError(f'no checkpoint in {folder.checkpoints}')
+    policy = acting.Policy(
+        posterior,
+        bound['evaluation_preferences'],
+        bound['evaluation_tie_break'],
+        bound['evaluation_belief'],
+    )
+    return TrainedAgent(
+        posterior, policy, bound['evaluation_epsilon'], agent_steps[-1], bound['environment']
+    )
