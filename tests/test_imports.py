@@ -105,6 +105,7 @@ APART = {
         'config',
         'environments',
         'errors',
+        'training.loop',
         'training.restore',
     ),
 }
