@@ -3,7 +3,7 @@
   python -m ob2i_tf.analysis runs --out report
   python -m ob2i_tf.analysis "Mine=runs/my_gin_file" runs/ob2i_atari --out report
 
-Exit status: 0 the report is written, 1 it could not be, 2 the command line is wrong.
+Exit status: 0 if the report was written, 1 if not, 2 if the command line is wrong.
 """
 
 import argparse
@@ -17,13 +17,13 @@ from ob2i_tf.errors import UserError, missing_package
 def _parser():
     parser = argparse.ArgumentParser(
         prog='python -m ob2i_tf.analysis',
-        description='Tables, figures and a page of run folders beside the published results.',
+        description='Writes tables, figures and a page of run folders beside published results.',
     )
     parser.add_argument(
         'runs',
         nargs='+',
         metavar='RUNS',
-        help='a folder with run folders in it, at any depth; NAME=FOLDER gives all of them a name',
+        help='a folder that holds run folders at any depth; NAME=FOLDER names their method',
     )
     parser.add_argument(
         '--out', required=True, type=os.path.expanduser, metavar='DIR', help='folder for the report'
@@ -32,10 +32,11 @@ def _parser():
         '--score',
         choices=('last', 'best'),
         default='last',
-        help='which evaluation of a run is its score in tables and figures (default: last)',
+        help='the evaluation that counts as the score of a run (default: last)',
     )
     parser.add_argument(
-        '--method', help='whose relative scores are drawn (default: OB2I, else the first)'
+        '--method',
+        help='the method whose relative scores are drawn (default: OB2I, else the first)',
     )
     return parser
 

@@ -179,6 +179,7 @@ def legend(figure, lines):
     )
 
 
+@style()
 def _panels(runs, table, column, known, name, title, caption, ylabel) -> list[Figure]:
     """Pages of panels, one per game, with thin lines for seeds and a band for the mean."""
     by_game = {}
@@ -191,33 +192,32 @@ def _panels(runs, table, column, known, name, title, caption, ylabel) -> list[Fi
     pages = [games[len(games) * i // count : len(games) * (i + 1) // count] for i in range(count)]
     figures = []
     for number, page in enumerate(pages, 1):
-        with style():
-            figure, axes = grid(len(page))
-            lines = {}
-            for axis, game in zip(axes, page):
-                for method, members in sorted(by_game[game].items()):
-                    colour = styles[method]['color']
-                    curves = run_curves(members, table, column)
-                    for seed in curves:
-                        seen = curves[seed].dropna()
-                        plot(axis, seen.index, seen, color=colour, lw=0.5, alpha=0.45)
-                    band = interval_of_mean(curves)
-                    axis.fill_between(curves.index, *band, color=colour, alpha=0.18, lw=0)
-                    mean = curves.mean(axis=1)
-                    lines[method] = plot(axis, mean.index, mean, lw=1.6, **styles[method])
-                axis.set_xlim(0, 1.04 * axis.dataLim.x1 or 1)
-                if known is not None and game in known.paper.index:
-                    lines |= _published_scores(axis, known, game)
-                axis.set_title(game)
-                _short_ticks(axis.xaxis)
-                _short_ticks(axis.yaxis)
-            for axis in axes[-3:]:
-                axis.set_xlabel('frames')
-            figure.supylabel(ylabel, fontsize=9)
-            legend(figure, lines)
-            suffix = f'_{number}' if count > 1 else ''
-            of_count = f', page {number} of {count}' if count > 1 else ''
-            figures.append(rendered(name + suffix, title + of_count, caption, figure))
+        figure, axes = grid(len(page))
+        lines = {}
+        for axis, game in zip(axes, page):
+            for method, members in sorted(by_game[game].items()):
+                colour = styles[method]['color']
+                curves = run_curves(members, table, column)
+                for seed in curves:
+                    seen = curves[seed].dropna()
+                    plot(axis, seen.index, seen, color=colour, lw=0.5, alpha=0.45)
+                band = interval_of_mean(curves)
+                axis.fill_between(curves.index, *band, color=colour, alpha=0.18, lw=0)
+                mean = curves.mean(axis=1)
+                lines[method] = plot(axis, mean.index, mean, lw=1.6, **styles[method])
+            axis.set_xlim(0, 1.04 * axis.dataLim.x1 or 1)
+            if known is not None and game in known.paper.index:
+                lines |= _published_scores(axis, known, game)
+            axis.set_title(game)
+            _short_ticks(axis.xaxis)
+            _short_ticks(axis.yaxis)
+        for axis in axes[-3:]:
+            axis.set_xlabel('frames')
+        figure.supylabel(ylabel, fontsize=9)
+        legend(figure, lines)
+        suffix = f'_{number}' if count > 1 else ''
+        of_count = f', page {number} of {count}' if count > 1 else ''
+        figures.append(rendered(name + suffix, title + of_count, caption, figure))
     return figures
 
 
@@ -232,17 +232,9 @@ def _published_scores(axis, known, game):
     near = published.between(low - 2 * (high - low), high + 2 * (high - low))
     for method, marker in zip(known.paper, 'osD^'):
         if near[method]:
-            lines[f'{method}, paper at 20M'] = axis.scatter(
-                axis.get_xlim()[1],
-                published[method],
-                marker=marker,
-                s=16,
-                facecolor='none',
-                edgecolor=INK,
-                lw=0.8,
-                clip_on=False,
-                zorder=3,
-            )
+            look = {'ls': '', 'ms': 4, 'mfc': 'none', 'mec': INK, 'mew': 0.8, 'clip_on': False}
+            (mark,) = axis.plot(axis.get_xlim()[1], published[method], marker, zorder=3, **look)
+            lines[f'{method}, paper at 20M'] = mark
     far = published[~near]
     if len(far):
         bounds = ' to '.join(dict.fromkeys(short(value) for value in (far.min(), far.max())))
@@ -289,6 +281,7 @@ def mean_bonus(runs) -> list[Figure]:
     )
 
 
+@style()
 def relative_scores(relative, method, against, name) -> list[Figure]:
     """Bars of a method's relative scores against a baseline (paper, appendix G).
 
@@ -301,25 +294,24 @@ def relative_scores(relative, method, against, name) -> list[Figure]:
         return []
     relative = relative.sort_values()
     better = relative > 0
-    with style():
-        figure, axis = plt.subplots(figsize=(6.3, 0.17 * len(relative) + 1.1), layout='constrained')
-        places = range(len(relative))
-        bars = axis.barh(places, relative, height=0.72, color=np.where(better, *COLOURS[:2]))
-        axis.bar_label(bars, fmt='%+.1f', padding=3, fontsize=7)
-        axis.set_yticks(places, relative.index, fontsize=7.5)
-        axis.set_ylim(-0.7, len(relative) - 0.3)
-        axis.axvline(0, color=INK, lw=0.8)
-        axis.set_xscale('symlog', linthresh=10)
-        _percent_ticks(axis.xaxis)
-        axis.margins(x=0.16)
-        axis.set_title(textwrap.fill(f'{method} against {against}', 72))
-        axis.set_xlabel('relative score, % (linear to 10, then logarithmic)')
-        caption = (
-            '(score - baseline) / (max(human, baseline) - random) in percent. '
-            f'Of {len(relative)} games, {better.sum()} are above 0, {(relative == 0).sum()} equal '
-            f'and {(relative < 0).sum()} below.'
-        )
-        return [rendered(name, f'{method} against {against}', caption, figure)]
+    figure, axis = plt.subplots(figsize=(6.3, 0.17 * len(relative) + 1.1), layout='constrained')
+    places = range(len(relative))
+    bars = axis.barh(places, relative, height=0.72, color=np.where(better, *COLOURS[:2]))
+    axis.bar_label(bars, fmt='%+.1f', padding=3, fontsize=7)
+    axis.set_yticks(places, relative.index, fontsize=7.5)
+    axis.set_ylim(-0.7, len(relative) - 0.3)
+    axis.axvline(0, color=INK, lw=0.8)
+    axis.set_xscale('symlog', linthresh=10)
+    _percent_ticks(axis.xaxis)
+    axis.margins(x=0.16)
+    axis.set_title(textwrap.fill(f'{method} against {against}', 72))
+    axis.set_xlabel('relative score, % (linear to 10, then logarithmic)')
+    caption = (
+        '(score - baseline) / (max(human, baseline) - random) in percent. '
+        f'Of {len(relative)} games, {better.sum()} are above 0, {(relative == 0).sum()} equal '
+        f'and {(relative < 0).sum()} below.'
+    )
+    return [rendered(name, f'{method} against {against}', caption, figure)]
 
 
 def game_lengths(runs) -> pd.Series:
@@ -334,6 +326,7 @@ def game_lengths(runs) -> pd.Series:
     return pd.Series({game: np.mean(seeds) for game, seeds in lengths.items()}, dtype=float)
 
 
+@style()
 def episode_length(lengths, relative, method, against, name) -> list[Figure]:
     """Length of games against relative score, one point per game (paper, failure analysis).
 
@@ -344,35 +337,35 @@ def episode_length(lengths, relative, method, against, name) -> list[Figure]:
     points = pd.DataFrame({'length': lengths, 'score': relative}).dropna()
     if len(points) < FEWEST_POINTS:
         return []
-    with style():
-        figure, axis = plt.subplots(figsize=(6.3, 4.2), layout='constrained')
-        above = points['score'] > 0
-        for chosen, colour, marker in ((above, COLOURS[0], 'o'), (~above, COLOURS[1], 'v')):
-            axis.scatter('length', 'score', data=points[chosen], s=22, color=colour, marker=marker)
-        for game, (length, score) in points[points['score'].abs() > 5].iterrows():
-            axis.annotate(game, (length, score), (3, 3), textcoords='offset points', fontsize=6.5)
-        axis.axhline(0, color=INK, lw=0.8)
-        axis.set_xscale('log')
-        axis.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
-        axis.xaxis.set_minor_locator(ticker.NullLocator())
-        axis.xaxis.set_major_formatter(lambda value, _: f'{value:,g}')
-        axis.set_yscale('symlog', linthresh=10)
-        axis.margins(x=0.08, y=0.08)
-        _percent_ticks(axis.yaxis)
-        axis.set_title(textwrap.fill(f'{method} against {against}', 72))
-        axis.set_xlabel('mean length of an evaluation game, agent steps')
-        axis.set_ylabel('relative score, %')
-        return [
-            rendered(
-                name,
-                f'Episode length and relative score: {method} against {against}',
-                'One point per game, named where it is further than 5% from 0. The paper finds its '
-                'method weak where games are short.',
-                figure,
-            )
-        ]
+    figure, axis = plt.subplots(figsize=(6.3, 4.2), layout='constrained')
+    above = points['score'] > 0
+    for chosen, colour, marker in ((above, COLOURS[0], 'o'), (~above, COLOURS[1], 'v')):
+        axis.scatter('length', 'score', data=points[chosen], s=22, color=colour, marker=marker)
+    for game, (length, score) in points[points['score'].abs() > 5].iterrows():
+        axis.annotate(game, (length, score), (3, 3), textcoords='offset points', fontsize=6.5)
+    axis.axhline(0, color=INK, lw=0.8)
+    axis.set_xscale('log')
+    axis.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+    axis.xaxis.set_minor_locator(ticker.NullLocator())
+    axis.xaxis.set_major_formatter(lambda value, _: f'{value:,g}')
+    axis.set_yscale('symlog', linthresh=10)
+    axis.margins(x=0.08, y=0.08)
+    _percent_ticks(axis.yaxis)
+    axis.set_title(textwrap.fill(f'{method} against {against}', 72))
+    axis.set_xlabel('mean length of an evaluation game, agent steps')
+    axis.set_ylabel('relative score, %')
+    return [
+        rendered(
+            name,
+            f'Episode length and relative score: {method} against {against}',
+            'One point per game, named where it is further than 5% from 0. The paper finds its '
+            'method weak where games are short.',
+            figure,
+        )
+    ]
 
 
+@style()
 def performance_profiles(normalised, known, draws=500) -> list[Figure]:
     """Share of runs above a normalised score (Agarwal et al. 2021), with bootstrap bands.
 
@@ -385,39 +378,36 @@ def performance_profiles(normalised, known, draws=500) -> list[Figure]:
         return []
     taus = np.linspace(0, 4, 161)
     rng = np.random.default_rng(0)
-    with style():
-        figure, axis = plt.subplots(figsize=(6.3, 3.6), layout='constrained')
-        groups = dict(tuple(normalised.groupby('method')))
-        for method, keywords in line_styles(groups).items():
-            by_game = groups[method].groupby('game')['normalised']
-            games = [values.to_numpy() for _, values in by_game]
-            label = f'{method}, n = {len(games)}'
-            axis.plot(taus, _share(games, taus), lw=1.8, label=label, **keywords)
-            if max(map(len, games)) > 1:
-                drawn = [_share([rng.choice(g, len(g)) for g in games], taus) for _ in range(draws)]
-                band = np.percentile(drawn, [2.5, 97.5], axis=0)
-                axis.fill_between(taus, *band, color=keywords['color'], alpha=0.18, lw=0)
-        for method, dashes in zip(known.paper, DASHES):
-            values = scores.human_normalised(known.paper[method], known.random, known.human)
-            share = _share([values.to_numpy()], taus)
-            axis.plot(
-                taus, share, color=INK, lw=0.8, alpha=0.75, ls=dashes, label=f'{method}, paper'
-            )
-        axis.set_ylim(0, 1)
-        axis.set_xlim(0, taus[-1])
-        axis.set_xlabel('human-normalised score τ')
-        axis.set_ylabel('share of runs above τ')
-        axis.legend(loc='upper right')
-        return [
-            rendered(
-                'performance_profiles',
-                'Performance profiles',
-                'Share of runs whose human-normalised score is above a threshold, each of the n '
-                'games counting alike; bands are 95% bootstrap intervals over seeds. The lines of '
-                'the paper are computed from one mean per game.',
-                figure,
-            )
-        ]
+    figure, axis = plt.subplots(figsize=(6.3, 3.6), layout='constrained')
+    groups = dict(tuple(normalised.groupby('method')))
+    for method, keywords in line_styles(groups).items():
+        by_game = groups[method].groupby('game')['normalised']
+        games = [values.to_numpy() for _, values in by_game]
+        label = f'{method}, n = {len(games)}'
+        axis.plot(taus, _share(games, taus), lw=1.8, label=label, **keywords)
+        if max(map(len, games)) > 1:
+            drawn = [_share([rng.choice(g, len(g)) for g in games], taus) for _ in range(draws)]
+            band = np.percentile(drawn, [2.5, 97.5], axis=0)
+            axis.fill_between(taus, *band, color=keywords['color'], alpha=0.18, lw=0)
+    for method, dashes in zip(known.paper, DASHES):
+        values = scores.human_normalised(known.paper[method], known.random, known.human)
+        share = _share([values.to_numpy()], taus)
+        axis.plot(taus, share, color=INK, lw=0.8, alpha=0.75, ls=dashes, label=f'{method}, paper')
+    axis.set_ylim(0, 1)
+    axis.set_xlim(0, taus[-1])
+    axis.set_xlabel('human-normalised score τ')
+    axis.set_ylabel('share of runs above τ')
+    axis.legend(loc='upper right')
+    return [
+        rendered(
+            'performance_profiles',
+            'Performance profiles',
+            'Share of runs whose human-normalised score is above a threshold, each of the n '
+            'games counting alike; bands are 95% bootstrap intervals over seeds. The lines of '
+            'the paper are computed from one mean per game.',
+            figure,
+        )
+    ]
 
 
 def _share(games, taus):
@@ -425,6 +415,7 @@ def _share(games, taus):
     return np.mean([1 - np.searchsorted(v, taus, side='right') / len(v) for v in sorted_games], 0)
 
 
+@style()
 def intervals(summary, known) -> list[Figure]:
     """Mean, median, IQM and optimality gap with their intervals, beside the published ones."""
     if summary.empty:
@@ -434,29 +425,28 @@ def intervals(summary, known) -> list[Figure]:
     rows = [(f'{row["method"]} (here)', row, COLOURS[0]) for _, row in summary.iterrows()]
     rows += [(f'{row["method"]} (paper)', row, INK) for _, row in published.iterrows()]
     rows.reverse()
-    with style():
-        figure, axes = plt.subplots(
-            1, 4, figsize=(7.6, 0.26 * len(rows) + 1.0), sharey=True, layout='constrained'
+    figure, axes = plt.subplots(
+        1, 4, figsize=(7.6, 0.26 * len(rows) + 1.0), sharey=True, layout='constrained'
+    )
+    for axis, name in zip(axes, scores.STATISTICS):
+        for y, (_, row, colour) in enumerate(rows):
+            low, high = row.get(f'{name}_low', math.nan), row.get(f'{name}_high', math.nan)
+            axis.barh(y, 100 * (high - low), 0.45, 100 * low, color=colour, alpha=0.35)
+            axis.plot(100 * row[name], y, 'D' if colour == INK else 'o', color=colour, ms=5)
+        axis.set_title(name.replace('_', ' ').replace('iqm', 'IQM') + ', %')
+        axis.grid(axis='x', color=INK, alpha=0.15, lw=0.6)
+        axis.xaxis.set_major_locator(ticker.MaxNLocator(3))
+    axes[0].set_yticks(range(len(rows)), [label for label, _, _ in rows])
+    axes[0].set_ylim(-0.6, len(rows) - 0.4)
+    return [
+        rendered(
+            'intervals',
+            'Human-normalised summary',
+            'Points and 95% stratified bootstrap intervals. Rows over different numbers of '
+            'games are not comparable; see the table.',
+            figure,
         )
-        for axis, name in zip(axes, scores.STATISTICS):
-            for y, (_, row, colour) in enumerate(rows):
-                low, high = row.get(f'{name}_low', math.nan), row.get(f'{name}_high', math.nan)
-                axis.barh(y, 100 * (high - low), 0.45, 100 * low, color=colour, alpha=0.35)
-                axis.plot(100 * row[name], y, 'D' if colour == INK else 'o', color=colour, ms=5)
-            axis.set_title(name.replace('_', ' ').replace('iqm', 'IQM') + ', %')
-            axis.grid(axis='x', color=INK, alpha=0.15, lw=0.6)
-            axis.xaxis.set_major_locator(ticker.MaxNLocator(3))
-        axes[0].set_yticks(range(len(rows)), [label for label, _, _ in rows])
-        axes[0].set_ylim(-0.6, len(rows) - 0.4)
-        return [
-            rendered(
-                'intervals',
-                'Human-normalised summary',
-                'Points and 95% stratified bootstrap intervals. Rows over different numbers of '
-                'games are not comparable; see the table.',
-                figure,
-            )
-        ]
+    ]
 
 
 def _slugs(names):

@@ -120,8 +120,12 @@ def load(sources) -> Runs:
     runs = _without_duplicates(runs, problems)
     if not runs:
         raise UserError('no run folder could be read: ' + '; '.join(problems))
-    runs.sort(key=lambda run: (run.method, game_order(run.game), _natural(run.seed)))
+    runs.sort(key=lambda run: (run.method, game_order(run.game), _numbers(run.seed), run.seed))
     return Runs(runs, problems)
+
+
+def _numbers(text):
+    return [int(number) for number in re.findall('[0-9]+', text)]
 
 
 def _name_and_path(source):
@@ -150,14 +154,16 @@ def _read_run(folder, name, problems) -> Run | None:
         return report(f'left out: config.gin cannot be read: {error.strerror}')
     except ValueError as error:
         return report(f'left out: {error}')
-    missing = {'make_environment.name', 'Runner.seed'} - config.keys()
+    task = _task(config)
+    known = {'Runner.seed': config.get('Runner.seed'), 'make_environment.name': task}
+    missing = [binding for binding, value in known.items() if value is None]
     if missing:
-        return report(f'left out, its config.gin lacks {", ".join(sorted(missing))}')
-    task, seed = str(config['make_environment.name']), str(config['Runner.seed'])
+        return report(f'left out, its config.gin lacks {", ".join(missing)}')
+    seed = str(config['Runner.seed'])
     method = name or config.get('Runner.method') or _folder_name(folder, task)
     game = game_name(task)
     density = config.get('make_mnist_maze.wall_density')
-    if game == 'MnistMaze' and isinstance(density, (int, float)):
+    if game == 'MnistMaze' and isinstance(density, (int, float)) and 0 <= density <= 1:
         game = f'MnistMaze {100 * density:g}%'
         seed = f'maze {config.get("make_mnist_maze.maze_seed", 0)}, seed {seed}'
     elif game == 'DeepSea' and 'make_deep_sea.size' in config:
@@ -182,6 +188,13 @@ def _read_run(folder, name, problems) -> Run | None:
     if frames_planned and 0 < run.frames < frames_planned:
         report(f'cut short: {run.frames:,} of {frames_planned:,} frames')
     return run
+
+
+def _task(config):
+    """The name of the environment, else of the function that makes it, else None."""
+    maker = str(config.get('Runner.environment') or '@make_environment').strip('@()')
+    name = config.get('make_environment.name') if maker == 'make_environment' else maker
+    return None if name is None else str(name)
 
 
 def _folder_name(folder, task):
@@ -219,12 +232,14 @@ def _parse_line(line):
         return ()
     binding = _BINDING.fullmatch(line)
     if binding:
-        name, value = binding.groups()
-        for text in (value, _REFERENCE.sub(lambda match: repr(match[0]), value)):
+        name, text = binding.groups()
+        for literal in (text, _REFERENCE.sub(lambda match: repr(match[0]), text)):
             with contextlib.suppress(
                 ValueError, TypeError, SyntaxError, MemoryError, RecursionError
             ):
-                return ((name, ast.literal_eval(text)),)
+                value = ast.literal_eval(literal)
+                repr(value)  # Of some numbers Python refuses to make a text.
+                return ((name, value),)
     raise ValueError
 
 
@@ -236,15 +251,15 @@ def _unreadable(line):
 
 
 def _frames_planned(config, text):
-    """Frames of the whole run, or None; a ValueError if they are not a number."""
+    """Frames of the complete run, or None; a ValueError names a binding that is not a count."""
     planned = 1
     for name in ('Runner.num_iterations', 'Runner.training_steps', 'make_atari.frame_skip'):
         value = config.get(name, 1 if name == 'make_atari.frame_skip' else None)
         if value is None:
             return None
-        if type(value) is not int:
+        if type(value) is not int or abs(value) > _LARGEST:
             line = text[: text.index(name)].count('\n') + 1
-            raise ValueError(f'config.gin:{line}: {name} is {value!r}, not an integer')
+            raise ValueError(f'config.gin:{line}: {name} is {value!r}, not a count')
         planned *= value
     return planned
 
@@ -373,14 +388,6 @@ def bound(run, names, problems) -> dict[str, Any] | None:
     return {name: run.config[name] for name in names}
 
 
-def _natural(text):
-    """A key that sorts 'seed 10' after 'seed 9'."""
-    return [
-        (part.isdecimal(), int(part) if part.isdecimal() else 0, part)
-        for part in re.split(r'(\d+)', text)
-    ]
-
-
 def differences(runs) -> dict[str, dict[str, list[Run]]]:
     """{binding: {value as text: runs}} of the bindings in which runs of a method may not differ.
 
@@ -414,9 +421,8 @@ def _split_variants(runs, named, problems):
         if method not in named:
             group = _variants(method, group, different)
         elif different:
-            problems.append(
-                f'{method} pools runs whose configurations differ: {_in_words(different)}'
-            )
+            names = ', '.join([*different][:4]) + ', ...' * (len(different) > 4)
+            problems.append(f'{method} pools runs whose configurations differ: {names}')
         result += group
     return result
 
@@ -433,7 +439,7 @@ def _variants(method, group, different):
         return group
     names = [binding.rpartition('.')[2] for binding in different]
     folders = [
-        {_folder_name(run.path, str(run.config['make_environment.name'])) for run in members}
+        {_folder_name(run.path, _task(run.config)) for run in members}
         for members in variants.values()
     ]
     if len(names) <= 3:
@@ -447,15 +453,6 @@ def _variants(method, group, different):
         for label, members in zip(labels, variants.values())
         for run in members
     ]
-
-
-def _in_words(different, most=4):
-    texts = [
-        f'{binding} is ' + ' or '.join(f'{v} ({len(r)} runs)' for v, r in by_value.items())
-        for binding, by_value in different.items()
-    ]
-    more = f' and {len(texts) - most} more' if len(texts) > most else ''
-    return '; '.join(texts[:most]) + more
 
 
 def _without_duplicates(runs, problems):

@@ -94,11 +94,10 @@ def write(sources, out, score='score_last', method=None) -> Path:
 def _summary(runs, table, score):
     methods = sorted({run.method for run in runs})
     games = {run.game for run in runs}
+    which = 'last' if score == 'score_last' else 'best'
     return (
-        f'{len(runs)} run{"s" * (len(runs) > 1)} of {len(methods)} method'
-        f'{"s" * (len(methods) > 1)} ({", ".join(methods)}) in {len(games)} task'
-        f'{"s" * (len(games) > 1)}; {len(table)} of them have a score, the '
-        f'{"last" if score == "score_last" else "best"} evaluation.'
+        f'Methods: {", ".join(methods)}. Tasks: {len(games)}. Runs: {len(runs)}, {len(table)} of '
+        f'them with a score ({which} evaluation).'
     )
 
 

@@ -1,4 +1,4 @@
-"""Scores of runs and of publications, normalised and summed up."""
+"""Scores of runs and of publications, normalised and summarised."""
 
 import contextlib
 import os
@@ -21,9 +21,9 @@ SCORE_COLUMNS = (
     'score_best',
     'scored_by',
 )
-_LONGEST_GAME = 120  # Rows; exact for up to 5 seeds a game.
+_LONGEST_GAME = 120  # Rows; exact for up to 5 seeds per game.
 STATISTICS = ('mean', 'median', 'iqm', 'optimality_gap')
-# Published columns -> what they are called here, and the frames (millions) they were trained for.
+# Published columns -> their names here, and the frames (millions) of their training.
 PAPER = {'BEBU': 20, 'BEBU-UCB': 20, 'BEBU-IDS': 20, 'OB2I': 20}
 EARLIER = {
     'DQN': ('DQN', 200),
@@ -39,11 +39,11 @@ class Published(NamedTuple):
     """Published scores, games x columns.
 
     Attributes:
-      random, human: the paper's own columns, Series by game.
-      paper: the paper's four methods, 20M frames.
-      earlier: methods of earlier papers, 200M frames; NaN where nobody published one.
-      summary: what the paper's table of summaries prints, and its sources.
-      ablation, montezuma: those tables as printed.
+      random, human: The paper's own columns, Series by game.
+      paper: The paper's four methods, 20M frames.
+      earlier: Methods of earlier papers, 200M frames; NaN where none was published.
+      summary: The paper's table of summaries as printed, with sources.
+      ablation, montezuma: These tables as printed.
     """
 
     random: pd.Series
@@ -117,7 +117,7 @@ def relative_score(score, baseline, random, human):
 
 
 def wins_ties_losses(scores, baseline):
-    """How often `scores` are above, at and below `baseline`; games that lack one do not count."""
+    """Numbers of games in which `scores` are above, at and below `baseline`, where both exist."""
     both = pd.concat([scores, baseline], axis=1).dropna()
     left, right = both.iloc[:, 0], both.iloc[:, 1]
     return int((left > right).sum()), int((left == right).sum()), int((left < right).sum())
@@ -138,10 +138,10 @@ def statistics(matrix):
 
 
 def _statistics_of_columns(*columns):
-    """The same of games with unequal numbers of seeds; each [runs, 1].
+    """The same for games with unequal numbers of seeds; each column is [runs, 1].
 
-    Mean and median are over games anyhow. For the others each run is repeated until games are
-    equally long, so that each game counts alike.
+    Mean and median are over games in any case. For the others, runs are repeated until all games
+    have equally many, so that each game counts alike.
     """
     length = min(np.lcm.reduce([len(column) for column in columns]), _LONGEST_GAME)
     repeated = [column[np.arange(length) * len(column) // length] for column in columns]
@@ -151,7 +151,7 @@ def _statistics_of_columns(*columns):
 
 @contextlib.contextmanager
 def _numpy_seed(seed):
-    """rliable draws from numpy's global generator."""
+    """Seeds NumPy's global generator, which rliable uses, and restores it."""
     state = np.random.get_state()
     np.random.seed(seed)
     try:
@@ -164,9 +164,9 @@ def intervals(columns, repetitions=2000, seed=0):
     """STATISTICS of a method and their 95% stratified bootstrap intervals (Agarwal et al. 2021).
 
     Args:
-      columns: for each game the normalised scores of its seeds, [runs] each.
-      repetitions: of the bootstrap.
-      seed: of the bootstrap.
+      columns: For each game the normalised scores of its seeds, [runs] each.
+      repetitions: Repetitions of the bootstrap.
+      seed: Seed of the bootstrap.
 
     Returns:
       [4] and [2, 4]; the intervals are NaN where no game has two seeds.
@@ -185,7 +185,7 @@ def intervals(columns, repetitions=2000, seed=0):
 
 
 def normalised_runs(table, known, score='score_last') -> pd.DataFrame:
-    """`table` of the 49 games with a further column `normalised`."""
+    """The rows of the 49 games, with a further column `normalised`."""
     table = table[table['game'].isin(ATARI_49)].copy()
     table['normalised'] = human_normalised(
         table[score], table['game'].map(known.random), table['game'].map(known.human)
@@ -194,9 +194,9 @@ def normalised_runs(table, known, score='score_last') -> pd.DataFrame:
 
 
 def summary(table, known, score='score_last', repetitions=2000) -> pd.DataFrame:
-    """One row a method: games, seeds (fewest, most), STATISTICS and `<statistic>_low`, `_high`.
+    """One row per method: games, seeds (mean, fewest, most), STATISTICS, their `_low` and `_high`.
 
-    Only games of the 49 count; methods with different games are not comparable.
+    Only the 49 games count; methods with different games are not comparable.
     """
     rows = []
     for method, group in normalised_runs(table, known, score).groupby('method'):
@@ -224,7 +224,7 @@ def summary(table, known, score='score_last', repetitions=2000) -> pd.DataFrame:
 def published_summary(known) -> pd.DataFrame:
     """STATISTICS of the published columns, by the paper's random and human scores.
 
-    Published are means over seeds, so IQM and optimality gap are of one value a game.
+    Published scores are means over seeds, so IQM and optimality gap take one value per game.
     """
     rows = []
     for frames, columns in ((20, known.paper), (200, known.earlier)):

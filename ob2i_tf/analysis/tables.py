@@ -49,11 +49,11 @@ class Table(NamedTuple):
 
 
 def cell(value) -> str:
-    """A cell as text: numbers with one or two decimals, nothing as a dash."""
+    """A cell as text: numbers with one decimal or, if small, two digits; nothing as a dash."""
     if pd.isna(value):
         return '–'
     if isinstance(value, float):
-        return f'{value:,.2f}' if 0 < abs(value) < 0.95 else f'{value:,.1f}'
+        return f'{value:.2g}' if 0 < abs(value) < 0.95 else f'{value:,.1f}'
     return f'{value:,}' if isinstance(value, int) else str(value)
 
 
@@ -92,25 +92,24 @@ def csv_text(table) -> str:
 
 def coverage(runs, table) -> list[str]:
     """For each method, the number of the 49 games that have a score, and the missing seeds."""
-    sentences = []
-    wanted = {}
+    sentences, seeds = [], {}
     for run in runs:
-        wanted.setdefault(run.method, {}).setdefault(run.game, set()).add(run.seed)
-    for method, by_game in wanted.items():
-        rows = table[table['method'] == method]
-        missing = [game for game in ATARI_49 if game not in set(rows['game'])]
-        if len(missing) < len(ATARI_49):
-            count = len(ATARI_49) - len(missing)
+        by_task = seeds.setdefault((run.method, run.family), {})
+        by_task.setdefault(run.game, []).append(run.seed)
+    for (method, _), by_task in seeds.items():
+        scored = dict(iter(table[table['method'] == method].groupby('game')))
+        missing = [game for game in ATARI_49 if game not in scored]
+        count = len(ATARI_49) - len(missing)
+        if count and not by_task.keys().isdisjoint(ATARI_49):
             names = f', none in {", ".join(missing)}' if 0 < len(missing) <= 5 else ''
             sentences.append(f'{method}: a score in {count} of {len(ATARI_49)} games{names}')
-        seeds = set().union(*by_game.values())
-        for game in by_game:
-            scored = set(rows.loc[rows['game'] == game, 'seed'])
-            if seeds - scored:
-                sentences.append(
-                    f'{method}, {game}: n = {len(scored)} of {len(seeds)} seeds, '
-                    f'none of seed {", ".join(sorted(seeds - scored))}'
-                )
+        wanted = list(dict.fromkeys(itertools.chain(*by_task.values())))
+        for task in by_task:
+            existing = set(scored[task]['seed']) if task in scored else set()
+            lacking = '; '.join(seed for seed in wanted if seed not in existing)
+            if lacking:
+                n = f'n = {len(existing)} of {len(wanted)} seeds'
+                sentences.append(f'{method}, {task}: {n}, none of seed {lacking}')
     return sentences
 
 

@@ -96,7 +96,7 @@ def test_cut_runs_missing_seeds_and_games_are_named(tmp_path):
     runs, problems = load.load([tmp_path])
     assert [p for p in problems if 'cut short: 2,000,000 of 3,000,000 frames' in p]
     said = tables.coverage(runs, scores.table_of_runs(runs))
-    assert 'OB2I: a score in 2 of 49 games' in said
+    assert said[0] == 'OB2I: a score in 2 of 49 games' and len(said) == 2
     assert 'OB2I, Alien: n = 2 of 3 seeds, none of seed 1' in said
 
 
@@ -207,6 +207,12 @@ def test_mazes_are_tasks_by_density_and_seeds_by_maze(tmp_path):
     assert (run.method, run.game, run.seed) == ('OB2I', 'MnistMaze 40%', 'maze 3, seed 1')
 
 
+def test_an_environment_that_a_function_makes_is_a_task_of_its_name(tmp_path):
+    write_run(tmp_path, 'OB2I', 'Pong', 0, iterations=1, **{'Runner.environment': '@make_mine'})
+    (run,), _ = load.load([tmp_path])
+    assert (run.method, run.game) == ('OB2I', 'make_mine')
+
+
 def test_games_in_the_papers_spelling():
     assert [load.game_name(n) for n in ('MsPacman', 'up_n_down', 'Montezuma_s_Revenge')] == [
         'Ms. Pacman',
@@ -249,9 +255,17 @@ LEFT_OUT = [  # Of a run without a readable configuration nothing is known.
     ),
     (replace('config.gin', b'= 10', b'= ' + b'(' * 500), 'left out: config.gin:5: not a gin bind'),
     (replace('config.gin', b'= 10', b'10'), 'left out: config.gin:5: not a gin binding: '),
+    (
+        replace('config.gin', b'= 10', b'= 0x' + b'f' * 9999),
+        'left out: config.gin:5: not a gin bind',
+    ),
+    (replace('config.gin', b'= 4', b'= ' + b'9' * 4000), 'left out: config.gin:3: make_atari.'),
     (replace('config.gin', b'= 10', b'= {[]: 1}'), 'left out: config.gin:5: not a gin binding: '),
     (spoil('config.gin', lambda data: data.decode().encode('utf-16')), 'config.gin:1: not UTF-8'),
-    (replace('config.gin', b'= 4', b"= 'x'"), "config.gin:3: make_atari.frame_skip is 'x', not an"),
+    (
+        replace('config.gin', b'= 4', b"= 'x'"),
+        "config.gin:3: make_atari.frame_skip is 'x', not a count",
+    ),
 ]
 NOTED = [
     (replace('environment.json', b'{', b'['), 'environment.json:1: '),

@@ -225,7 +225,7 @@ def test_damaged_rows_are_named(tmp_path):
     runs = load.load([tmp_path])
     table = mazes.episodes(runs)
     assert list(table[table['played'] == 'training']['length']) == [1000, 900, 50]
-    assert f'{folder}: episodes.csv: 1 cells' in ''.join(runs.problems)
+    assert f"{folder}: episodes.csv:4: length is 'x'; left out" in runs.problems
 
 
 def test_runs_without_evaluations_and_of_other_lengths_all_count(tmp_path, capsys):

@@ -1,5 +1,6 @@
 const data = JSON.parse(document.getElementById('data').textContent);
 const byId = (id) => document.getElementById(id);
+const escaped = (text) => text.replace(/[&<]/g, (c) => `&#${c.charCodeAt(0)};`);
 const last = data.actions.length - 1;
 const slider = byId('slider');
 const curve = byId('curve');
@@ -64,7 +65,7 @@ function table() {
   const taken = data.actions[step];
   const mark = (a) => (a === taken ? ' taken' : '');
   const head = data.names
-    .map((name, a) => `<th scope="col" class="${mark(a)}">${name}</th>`)
+    .map((name, a) => `<th scope="col" class="${mark(a)}">${escaped(name)}</th>`)
     .join('');
   const bars = votes
     .map(
