@@ -118,7 +118,7 @@ class Parts:
                 xla=self.update.xla,
                 batch_size=32,
                 beta=0.5,
-                consumption='whole',
+                batching='episode',
             )
             time = median_ms(update.next_batch, self.seconds, least=3)
             floor = self.machine.floor_ms(passes * length * self.forward(), 0)

@@ -82,7 +82,7 @@ def functions(network_settings, lengths, env_counts):
             target_network,
             batch_size=32,
             beta=0.5,
-            consumption='in_parts',
+            batching='chunks',
             alpha_1=ALPHA,
             alpha_2=ALPHA,
             bonus=bonuses.UcbBonus(),

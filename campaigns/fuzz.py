@@ -149,7 +149,7 @@ def fault(path, bindings):
         config.apply(layers)
     except ConfigError as error:
         message = ' '.join(str(error).split())
-        named = any(part in message for part in ('--gin_bindings', '.gin', 'make_environment.name'))
+        named = any(part in message for part in ('--gin_bindings', '.gin', ' must be bound'))
         return '' if named else f'names no file or flag: {message}', 'refused'
     except Exception as error:
         return f'{type(error).__name__}: {error}', 'raised'

@@ -3,7 +3,7 @@
 import contextlib
 import numbers
 from collections.abc import Callable
-from typing import Literal
+from typing import Annotated, Literal
 
 import gin
 import numpy as np
@@ -11,13 +11,14 @@ from absl import logging
 
 from ob2i_tf import acting, types
 from ob2i_tf.errors import ConfigError
+from ob2i_tf.parameters import AtLeast, Within, checked
 
-WARMUPS = ('random', 'epsilon_greedy')
-HEAD_SPANS = ('game', 'episode')
+_Period = Annotated[int, AtLeast(1)]  # Agent steps.
 _SCHEDULE_POINTS = 10_001
 
 
 @gin.configurable(denylist=['timers', 'xla'])
+@checked
 class Agent:
     """Acts in `num_envs` environments in step, and learns from what it stored.
 
@@ -47,7 +48,7 @@ class Agent:
         (the released code).
       train_period: agent steps between learner steps.
       target_period: agent steps between copies into the target network.
-      resample_head_on: a new head is drawn at the start of a 'game' (the paper), or of each stored
+      head_lifetime: a new head is drawn at the start of a 'game' (the paper), or of each stored
         'episode', so after a life loss too (the released code).
       timeout_is_terminal: a truncated episode does not bootstrap (the released code).
 
@@ -67,32 +68,16 @@ class Agent:
         timers=contextlib.nullcontext,
         xla=False,
         preferences: Callable = gin.REQUIRED,
-        tie_break: Literal[acting.TIE_BREAKS] = 'random',
+        tie_break: acting.TieBreak = 'random',
         epsilon: Callable = gin.REQUIRED,
-        discount: float = gin.REQUIRED,
-        learning_starts: int = gin.REQUIRED,
-        warmup: Literal[WARMUPS] = gin.REQUIRED,
-        train_period: int = gin.REQUIRED,
-        target_period: int = gin.REQUIRED,
-        resample_head_on: Literal[HEAD_SPANS] = 'game',
+        discount: Annotated[float, Within(0, 1)] = gin.REQUIRED,
+        learning_starts: Annotated[int, AtLeast(0)] = gin.REQUIRED,
+        warmup: Literal['random', 'epsilon_greedy'] = gin.REQUIRED,
+        train_period: _Period = gin.REQUIRED,
+        target_period: _Period = gin.REQUIRED,
+        head_lifetime: Literal['game', 'episode'] = 'game',
         timeout_is_terminal: bool = False,
     ):
-        if warmup not in WARMUPS:
-            raise ValueError(f'Agent.warmup must be one of {WARMUPS}, got {warmup!r}')
-        if resample_head_on not in HEAD_SPANS:
-            raise ValueError(
-                f'Agent.resample_head_on must be one of {HEAD_SPANS}, got {resample_head_on!r}'
-            )
-        if train_period < 1 or target_period < 1:
-            raise ValueError(
-                'Agent.train_period and Agent.target_period count agent steps and must be at '
-                f'least 1, got {train_period} and {target_period}'
-            )
-        if not 0 <= discount <= 1 or learning_starts < 0:
-            raise ValueError(
-                'Agent.discount must be in 0..1 and Agent.learning_starts not negative, got '
-                f'{discount} and {learning_starts}'
-            )
         self.learner = learner
         self.posterior = posterior
         self.update = update
@@ -110,7 +95,7 @@ class Agent:
         self._warmup = warmup
         self._train_period = train_period
         self._target_period = target_period
-        self._head_per_episode = resample_head_on == 'episode'
+        self._head_per_episode = head_lifetime == 'episode'
         self._timeout_is_terminal = timeout_is_terminal
         self._heads = np.zeros(num_envs, np.int32)
         self._recorders = []

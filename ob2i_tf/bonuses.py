@@ -71,36 +71,37 @@ class UcbBonus(Bonus):
     Rows whose discount is 0, the terminals, do not count in it: no target reads their B~.
 
     Args:
-      measure: maps values [..., K, A] to bonuses [..., A].
-      normalize_reward_bonus: divide B by its running standard deviation too (the released code).
-      normalize_next_bonus: divide B~ by its running standard deviation (the paper).
-      prior_count: see `RunningStd`; the released code has 1e-4.
-      rows_at_a_time: 0: the moments take in all rows, then divide them; n: they take in n rows at a
-        time, from the end, and divide these (the released code: 32).
-      terminal_next_bonus: whether terminals count in the moments of B~ (the released code).
+      statistic: Maps values [..., K, A] to bonuses [..., A].
+      normalize_reward_bonus: Whether B is divided by its running standard deviation, too (the
+        released code).
+      normalize_next_bonus: Whether B~ is divided by its running standard deviation (the paper).
+      prior_count: See `RunningStd`; the released code has 1e-4.
+      normalizer_batch: Rows by which the moments are updated before these rows are divided, from
+        the end; 0: all of them at once (the released code: 32).
+      terminal_next_bonus: Whether terminals count in the moments of B~ (the released code).
     """
 
     def __init__(
         self,
-        measure: Callable = ensemble_std,
+        statistic: Callable = ensemble_std,
         normalize_reward_bonus: bool = False,
         normalize_next_bonus: bool = True,
         prior_count: Annotated[float, AtLeast(0)] = 0.0,
-        rows_at_a_time: Annotated[int, AtLeast(0)] = 0,
+        normalizer_batch: Annotated[int, AtLeast(0)] = 0,
         terminal_next_bonus: bool = False,
     ):
         super().__init__(name='ucb_bonus')
         check_traced(
-            'UcbBonus.measure',
-            measure,
+            'UcbBonus.statistic',
+            statistic,
             [tf.TensorSpec([1, 2, 3])],
             (1, 3),
             'values [..., heads, actions] to bonuses [..., actions]',
         )
-        self._measure = measure
+        self._statistic = statistic
         self._normalize_reward_bonus = normalize_reward_bonus
         self._normalize_next_bonus = normalize_next_bonus
-        self._rows_at_a_time = rows_at_a_time
+        self._rows_at_a_time = normalizer_batch
         self._terminal_next_bonus = terminal_next_bonus
         self.reward_bonus_std = RunningStd(prior_count)
         self.next_bonus_std = RunningStd(prior_count)
@@ -108,8 +109,8 @@ class UcbBonus(Bonus):
     def __call__(self, experience):
         """See Bonus."""
         q_values, next_q = experience.q_values(), experience.next_q
-        reward_bonus = tf.gather(self._measure(q_values), experience.actions, batch_dims=1)
-        next_bonus = self._measure(next_q)
+        reward_bonus = tf.gather(self._statistic(q_values), experience.actions, batch_dims=1)
+        next_bonus = self._statistic(next_q)
         counted = experience.discounts > 0
         means = tf.reduce_mean(reward_bonus), chunks.mean_of_rows(next_bonus, counted)
         if self._terminal_next_bonus:

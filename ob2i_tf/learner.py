@@ -1,7 +1,7 @@
 """One compiled gradient step, and the target network."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Annotated, Literal
 
 import gin
 import numpy as np
@@ -9,9 +9,8 @@ import tensorflow as tf
 
 from ob2i_tf import networks, optimizers, types
 from ob2i_tf.errors import NotFiniteError
+from ob2i_tf.parameters import Above, checked
 from ob2i_tf.tracing import Compiled, check_traced
-
-TARGET_INITS = ('copy', 'random')
 
 
 @gin.configurable
@@ -29,6 +28,7 @@ def huber(targets, q_values):
 
 
 @gin.configurable(denylist=['seed', 'xla'])
+@checked
 class QLearner(tf.Module):
     """Regresses the network on batches of targets.
 
@@ -60,27 +60,11 @@ class QLearner(tf.Module):
         xla=False,
         optimizer: Callable = optimizers.adam,
         loss: Callable = squared_error,
-        loss_scale: float = 1.0,
-        max_gradient_norm: float | None = 10.0,
-        target_init: Literal[TARGET_INITS] = 'copy',
+        loss_scale: Annotated[float, Above(0)] = 1.0,
+        max_gradient_norm: Annotated[float, Above(0)] | None = 10.0,
+        target_init: Literal['copy', 'random'] = 'copy',
     ):
         super().__init__(name='learner')
-        if target_init not in TARGET_INITS:
-            raise ValueError(
-                f'QLearner.target_init must be one of {TARGET_INITS}, got {target_init!r}'
-            )
-        if max_gradient_norm is not None and max_gradient_norm <= 0:
-            raise ValueError(
-                f'QLearner.max_gradient_norm must be above 0, or None for no clipping, got '
-                f'{max_gradient_norm}'
-            )
-        if not loss_scale > 0:
-            raise ValueError(f'QLearner.loss_scale must be above 0, got {loss_scale}')
-        if not callable(optimizer):
-            raise ValueError(
-                f'QLearner.optimizer must be what makes one: write @adam, not @adam(); got '
-                f'{optimizer!r}'
-            )
         heads = tf.TensorSpec([None, network.num_heads])
         check_traced(
             'QLearner.loss',

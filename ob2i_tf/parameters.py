@@ -76,7 +76,10 @@ def checked(function_or_class):
                 expected = misfit(value, hints[name])
                 if expected:
                     owner = type(arguments[0]) if is_constructor else function
-                    raise ValueError(f'{owner.__name__}.{name} must be {expected}, got {value!r}')
+                    made = f': write @{value.__name__}()' if inspect.isclass(value) else ''
+                    raise ValueError(
+                        f'{owner.__name__}.{name} must be {expected}, got {value!r}{made}'
+                    )
         return function(*arguments, **keywords)
 
     wrapper.__signature__ = signature  # gin does not look behind a wrapper.

@@ -12,6 +12,7 @@ import io
 import math
 import mmap
 import warnings
+from typing import Annotated
 
 import gin
 import numpy as np
@@ -19,6 +20,7 @@ import tensorflow as tf
 from absl import logging
 
 from ob2i_tf.errors import UserError
+from ob2i_tf.parameters import AtLeast, checked
 from ob2i_tf.training import system
 from ob2i_tf.types import Episode, Transitions
 
@@ -26,6 +28,7 @@ with contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():
     warnings.simplefilter('ignore')  # Importing it prints gym's deprecation notice.
     from tf_agents.replay_buffers import episodic_table
 
+_Count = Annotated[int, AtLeast(1)]
 STEP = np.dtype([('action', '<i4'), ('reward', '<f4'), ('discount', '<f4')])
 
 _OWN_PAGES_BYTES = 2**16
@@ -53,6 +56,7 @@ def _stacks(windows):
 
 
 @gin.configurable(denylist=['history', 'seed', 'observation_dtype'])
+@checked
 class EpisodeReplay:
     """The newest complete episodes, up to a number of transitions. Not thread-safe.
 
@@ -85,25 +89,14 @@ class EpisodeReplay:
     def __init__(
         self,
         observation_shape,
-        capacity_transitions: int = gin.REQUIRED,
-        history: int = 1,
+        capacity_transitions: _Count = gin.REQUIRED,
+        history: _Count = 1,
         seed=0,
         observation_dtype=np.uint8,
-        capacity_episodes: int | None = None,
-        exclude_oldest_episodes: int = 0,
-        exclude_newest_episodes: int = 0,
+        capacity_episodes: _Count | None = None,
+        exclude_oldest_episodes: Annotated[int, AtLeast(0)] = 0,
+        exclude_newest_episodes: Annotated[int, AtLeast(0)] = 0,
     ):
-        for name, count, least in (
-            ('capacity_transitions', capacity_transitions, 1),
-            ('capacity_episodes', 1 if capacity_episodes is None else capacity_episodes, 1),
-            ('history', history, 1),
-            ('exclude_oldest_episodes', exclude_oldest_episodes, 0),
-            ('exclude_newest_episodes', exclude_newest_episodes, 0),
-        ):
-            if not isinstance(count, (int, np.integer)) or count < least:
-                raise ValueError(
-                    f'EpisodeReplay.{name} = {count!r}: expected a whole number, {least} or more'
-                )
         self.observation_shape = tuple(int(size) for size in observation_shape)
         self.observation_dtype = np.dtype(observation_dtype)
         self.history = int(history)

@@ -6,7 +6,7 @@ those of the moment in which they were computed: for episodes, when the episode 
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import gin
 import numpy as np
@@ -14,11 +14,12 @@ import tensorflow as tf
 from absl import logging
 
 from ob2i_tf import bonuses, chunks, targets, types
+from ob2i_tf.parameters import Above, AtLeast, AtMost, Within, checked
 from ob2i_tf.replay import stack
 from ob2i_tf.tracing import Compiled, check_traced
 
-TAILS = ('pad', 'other_episode')
-CONSUMPTIONS = ('in_parts', 'whole', 'pooled')
+_Beta = Annotated[float, Within(0, 1)]
+_Probability = Annotated[float, Above(0), AtMost(1)]
 _ROW_MULTIPLE = 8  # Batches are padded to it, so that XLA compiles few shapes.
 _XLA_STATE_MULTIPLE = 64  # States of a pass, likewise.
 _MEANS = ('bonus_mean', 'next_bonus_mean')  # Reported of targets; with a bonus also:
@@ -124,12 +125,6 @@ class BootstrappedUpdate(Update):
     ):
         super().__init__(*parts, xla=xla)
         name = type(self).__name__
-        if batch_size < 1:
-            raise ValueError(f'{name}.batch_size must be at least 1, got {batch_size}')
-        if not 0 < mask_probability <= 1:
-            raise ValueError(
-                f'{name}.mask_probability must be above 0, at most 1, got {mask_probability}'
-            )
         heads, num_actions = self.network.num_heads, self.network.num_actions
         check_traced(
             f'{name}.next_actions',
@@ -156,12 +151,13 @@ class BootstrappedUpdate(Update):
 
 
 @gin.configurable(denylist=['selector', 'seed', 'xla'])
+@checked
 class EpisodicUpdate(BootstrappedUpdate):
     """Backward induction over whole episodes (paper, Algorithm 2), consumed from their end.
 
     The targets of a sampled episode are computed once; then each batch takes the next `batch_size`
     transitions from its end towards its start, until it is used up and the next one is drawn. That
-    is the consumption 'in_parts'; the others use fresh targets for every batch.
+    is the batching 'chunks'; the others use fresh targets for every batch.
 
     Args:
       replay, network, target_network, selector, seed, xla: See Update; a' never comes from the
@@ -170,13 +166,13 @@ class EpisodicUpdate(BootstrappedUpdate):
       beta: diffusion factor, or one for each head.
       greedy: how a' is read, see `targets.backward_induction`.
       mask_next_bonus: whether B~ has its factor 1{a' != a_{t+1}}.
-      tail: the last batch of an episode is short. 'pad' adds rows of weight 0 up to a multiple of
-        8; 'other_episode' fills it with the last rows of a second episode, drawn together with the
-        first and with their own targets (the released code).
-      consumption: how batches are made of episodes, besides 'in_parts': 'whole', one step on a
+      last_batch: How the short last batch of an episode is completed. 'pad' adds rows of weight 0
+        up to a multiple of 8; 'other_episode' fills it with the last rows of a second episode,
+        drawn together with the first and with their own targets (the released code).
+      batching: How batches are made of episodes, besides 'chunks': 'episode', one step on a
         whole episode, as Algorithm 2 writes it; 'pooled', `batch_size` transitions of as many
         episodes as it takes, each whole but for the last one, which gives its end.
-      states_per_pass: states that go through a network at once when targets are computed.
+      chunk_size: states that go through a network at once when targets are computed.
     """
 
     def __init__(
@@ -187,18 +183,18 @@ class EpisodicUpdate(BootstrappedUpdate):
         selector=None,
         seed=0,
         xla=False,
-        batch_size: int = gin.REQUIRED,
-        beta: float | Sequence[float] = gin.REQUIRED,
+        batch_size: Annotated[int, AtLeast(1)] = gin.REQUIRED,
+        beta: _Beta | Sequence[_Beta] = gin.REQUIRED,
         alpha_1: float = 0.0,
         alpha_2: float = 0.0,
-        greedy: Literal[targets.GREEDY_READINGS] = 'initial',
+        greedy: Literal['initial', 'updated', 'released'] = 'initial',
         mask_next_bonus: bool = True,
         next_actions: Callable = targets.greedy_actions,
         bonus: bonuses.Bonus | None = None,
-        mask_probability: float = 1.0,
-        tail: Literal[TAILS] = 'pad',
-        consumption: Literal[CONSUMPTIONS] = gin.REQUIRED,
-        states_per_pass: int = 256,
+        mask_probability: _Probability = 1.0,
+        last_batch: Literal['pad', 'other_episode'] = 'pad',
+        batching: Literal['chunks', 'episode', 'pooled'] = gin.REQUIRED,
+        chunk_size: Annotated[int, AtLeast(1)] = 256,
     ):
         super().__init__(
             replay,
@@ -214,37 +210,23 @@ class EpisodicUpdate(BootstrappedUpdate):
             mask_probability=mask_probability,
             next_actions=next_actions,
         )
-        if tail not in TAILS:
-            raise ValueError(f'EpisodicUpdate.tail must be one of {TAILS}, got {tail!r}')
-        if greedy not in targets.GREEDY_READINGS:
-            raise ValueError(
-                f'EpisodicUpdate.greedy must be one of {targets.GREEDY_READINGS}, got {greedy!r}'
-            )
-        if consumption not in CONSUMPTIONS:
-            raise ValueError(
-                f'EpisodicUpdate.consumption must be one of {CONSUMPTIONS}, got {consumption!r}'
-            )
-        if states_per_pass < 1:
-            raise ValueError(
-                f'EpisodicUpdate.states_per_pass must be at least 1, got {states_per_pass}'
-            )
         if np.shape(beta) not in ((), (network.num_heads,)):
             raise ValueError(
                 f'EpisodicUpdate.beta must be a number or one for each of the {network.num_heads} '
                 f'heads, got {beta}'
             )
-        if not (np.min(beta) >= 0 and np.max(beta) <= 1):
-            raise ValueError(f'EpisodicUpdate.beta must be in 0..1, got {beta}')
-        if tail != 'pad' and consumption != 'in_parts':
+        if last_batch != 'pad' and batching != 'chunks':
             logging.warning(
-                'EpisodicUpdate.tail = %r changes nothing: consumption is %r.', tail, consumption
+                'EpisodicUpdate.last_batch = %r changes nothing: batching is %r.',
+                last_batch,
+                batching,
             )
         self.beta = np.float32(beta)
         self.greedy = greedy
         self.mask_next_bonus = mask_next_bonus
-        self.tail = tail
-        self.consumption = consumption
-        self.states_per_pass = states_per_pass
+        self.last_batch = last_batch
+        self.batching = batching
+        self.chunk_size = chunk_size
         self._passes = {
             network: tf.function(
                 functools.partial(self._pass, network), jit_compile=xla or None, autograph=False
@@ -268,26 +250,26 @@ class EpisodicUpdate(BootstrappedUpdate):
         return self._pending is not None or self.replay.can_sample
 
     def next_batch(self):
-        """See Update: at most `batch_size` rows, or T if 'whole', padded to a multiple of 8."""
+        """See Update: up to `batch_size` rows (T if batching is 'episode'), padded to 8 n rows."""
         report = {}
         if self._pending is None:
             self._pending, report = self._draw()
         end = self._pending.end
-        start = max(0, end - self.batch_size) if self.consumption == 'in_parts' else 0
+        start = max(0, end - self.batch_size) if self.batching == 'chunks' else 0
         rows = self._rows(self._pending, start, end)
         self._pending = self._pending._replace(end=start) if start else None
         return _pad(rows), report
 
     def _draw(self):
         """What the next batches are made of, and its report."""
-        if self.consumption == 'pooled':
+        if self.batching == 'pooled':
             episodes = self.replay.sample_episodes(self.batch_size)
             before_last = sum(len(episode.actions) for episode in episodes[:-1])
             episodes[-1] = _last_part(episodes[-1], self.batch_size - before_last)
             return self._with_targets(episodes)
         episodes = [self.replay.sample_episode()]
         missing = -len(episodes[0].actions) % self.batch_size
-        if missing and self.tail == 'other_episode' and self.consumption == 'in_parts':
+        if missing and self.last_batch == 'other_episode' and self.batching == 'chunks':
             episodes.insert(0, _last_part(self.replay.sample_episode(), missing))
         return self._with_targets(episodes)
 
@@ -370,7 +352,7 @@ class EpisodicUpdate(BootstrappedUpdate):
         q_values = chunks.in_passes(
             lambda start, end: self._passes[network](frames[start : end + context], seed),
             chunks.num_rows(frames) - context,
-            self.states_per_pass,
+            self.chunk_size,
             tf.TensorSpec([None, network.num_heads, network.num_actions], tf.float32),
         )
         return q_values[:count]
@@ -393,6 +375,7 @@ class EpisodicUpdate(BootstrappedUpdate):
 
 
 @gin.configurable(denylist=['selector', 'seed', 'xla'])
+@checked
 class TransitionUpdate(BootstrappedUpdate):
     """Targets over one step, or a few, for transitions drawn uniformly (BootDQN, DQN and others).
 
@@ -411,13 +394,13 @@ class TransitionUpdate(BootstrappedUpdate):
         selector=None,
         seed=0,
         xla=False,
-        batch_size: int = gin.REQUIRED,
+        batch_size: Annotated[int, AtLeast(1)] = gin.REQUIRED,
         alpha_1: float = 0.0,
         alpha_2: float = 0.0,
         bonus: bonuses.Bonus | None = None,
-        mask_probability: float = 1.0,
+        mask_probability: _Probability = 1.0,
         double_q: bool = False,
-        n_steps: int = 1,
+        n_steps: Annotated[int, AtLeast(1)] = 1,
         next_actions: Callable = targets.greedy_actions,
     ):
         super().__init__(
@@ -434,8 +417,6 @@ class TransitionUpdate(BootstrappedUpdate):
             mask_probability=mask_probability,
             next_actions=next_actions,
         )
-        if n_steps < 1:
-            raise ValueError(f'TransitionUpdate.n_steps must be at least 1, got {n_steps}')
         if bonus is not None and bonus.needs_order:
             raise ValueError(
                 f'TransitionUpdate.bonus: {type(bonus).__name__} as configured needs whole '
@@ -519,18 +500,10 @@ def bootstrap_masks(ids, num_heads, probability, seed):
 
 
 def _build_bonus(update, bonus, replay, network, seed, alpha_1, alpha_2):
-    if isinstance(bonus, type):
-        raise ValueError(
-            f'{update}.bonus must be an object, not the class: write @{bonus.__name__}()'
-        )
     if bonus is None:
         if alpha_1 or alpha_2:
             logging.warning('alpha_1 and alpha_2 change nothing: there is no bonus.')
         return
-    if not isinstance(bonus, bonuses.Bonus):
-        raise ValueError(
-            f'{update}.bonus must be a Bonus, such as @UcbBonus(), or None, got {bonus!r}'
-        )
     if not alpha_1 and not alpha_2:
         logging.warning('The bonus changes nothing: alpha_1 and alpha_2 are 0.')
     if isinstance(bonus, bonuses.UcbBonus) and network.num_heads == 1:

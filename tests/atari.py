@@ -9,7 +9,7 @@ linear = functools.partial(schedules.linear, start=1.0, final=0.1, steps=250_000
 QLearner = functools.partial(learner.QLearner, optimizer=adam)
 TransitionUpdate = functools.partial(updates.TransitionUpdate, batch_size=32)
 EpisodicUpdate = functools.partial(
-    updates.EpisodicUpdate, batch_size=32, beta=0.5, consumption='in_parts'
+    updates.EpisodicUpdate, batch_size=32, beta=0.5, batching='chunks'
 )
 Agent = functools.partial(
     agent.Agent,

@@ -165,9 +165,9 @@ def test_an_epsilon_that_is_no_probability_is_refused():
         play(60, epsilon=lambda steps: 0.1 if steps < 50 else -0.1)
 
 
-@pytest.mark.parametrize('resample_head_on, span', [('game', 10), ('episode', 5)])
-def test_a_head_is_drawn_for_each_game_or_episode(resample_head_on, span):
-    *_, heads, _, _ = play(200, resample_head_on=resample_head_on)
+@pytest.mark.parametrize('head_lifetime, span', [('game', 10), ('episode', 5)])
+def test_a_head_is_drawn_for_each_game_or_episode(head_lifetime, span):
+    *_, heads, _, _ = play(200, head_lifetime=head_lifetime)
     spans = heads[:, 0].reshape(-1, span)
     assert (spans == spans[:, :1]).all()
     changes = np.count_nonzero(np.diff(spans[:, 0]))
@@ -274,7 +274,7 @@ def test_impossible_settings_are_refused():
     for keywords, message in (
         ({'train_period': 0}, 'train_period'),
         ({'warmup': 'greedy'}, "Agent.warmup must be one of .*'greedy'"),
-        ({'resample_head_on': 'step'}, 'Agent.resample_head_on'),
+        ({'head_lifetime': 'step'}, 'Agent.head_lifetime'),
         ({'tie_break': 'last', 'preferences': acting.mean_preferences}, 'tie_break'),
     ):
         with pytest.raises(ValueError, match=message):

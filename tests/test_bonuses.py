@@ -4,7 +4,6 @@ import tensorflow as tf
 
 from ob2i_tf import bonuses, networks, types
 from ob2i_tf.errors import ConfigError
-from ob2i_tf.learner import QLearner
 from ob2i_tf.moments import RunningStd
 from ob2i_tf.replay import EpisodeReplay
 from tests import atari
@@ -97,7 +96,7 @@ def test_ucb_bonus_takes_b_at_the_action_and_normalises_the_next_bonus():
 
 def test_rows_at_a_time_divides_each_chunk_by_what_was_seen_so_far():
     q_values, next_q, actions = q_tables(70)
-    bonus = bonuses.UcbBonus(rows_at_a_time=32, normalize_reward_bonus=True)
+    bonus = bonuses.UcbBonus(normalizer_batch=32, normalize_reward_bonus=True)
     compiled = tf.function(lambda *x: bonus(experience(*x)))
     reward_bonus, next_bonus, _ = compiled(q_values, next_q, actions)
     rows = np.arange(70)
@@ -112,16 +111,16 @@ def test_rows_at_a_time_divides_each_chunk_by_what_was_seen_so_far():
         )
 
 
-@pytest.mark.parametrize('rows_at_a_time', [0, 2])
-def test_terminals_do_not_enter_the_moments_of_the_next_bonus(rows_at_a_time):
+@pytest.mark.parametrize('normalizer_batch', [0, 2])
+def test_terminals_do_not_enter_the_moments_of_the_next_bonus(normalizer_batch):
     """By hand: two heads, one action, so that B~ is half their difference: 1, 3, 100, 5."""
     next_q = np.array([[0, 2], [0, 6], [0, 200], [0, 10]], np.float32)[..., None]
     discounts = np.array([0.9, 0.9, 0, 0.9], np.float32)
     std = np.std([1, 3, 5])
-    last_std = np.std([100, 5]) if rows_at_a_time else None
+    last_std = np.std([100, 5]) if normalizer_batch else None
     for released in (False, True):
         bonus = bonuses.UcbBonus(
-            prior_count=0.0, rows_at_a_time=rows_at_a_time, terminal_next_bonus=released
+            prior_count=0.0, normalizer_batch=normalizer_batch, terminal_next_bonus=released
         )
         compiled = tf.function(lambda *x, bonus=bonus: bonus(experience(*x)))
         _, next_bonus, means = compiled(next_q, next_q, np.zeros(4, np.int32), discounts)
@@ -130,7 +129,7 @@ def test_terminals_do_not_enter_the_moments_of_the_next_bonus(rows_at_a_time):
         assert float(bonus.next_bonus_std.count) == (8 if released else 6)  # Each once per head.
         np.testing.assert_allclose(bonus.next_bonus_std.std, std, rtol=1e-12)
         np.testing.assert_allclose(next_bonus[:2, 0], [1 / std, 3 / std], rtol=1e-6)
-        if rows_at_a_time:  # The 5 alone has standard deviation 0, which divides by 1.
+        if normalizer_batch:  # The 5 alone has standard deviation 0, which divides by 1.
             divisor = last_std if released else 1
             np.testing.assert_allclose(next_bonus[3, 0], 5 / divisor, rtol=1e-6)
         np.testing.assert_allclose(means[1], 3, rtol=1e-6)
@@ -356,13 +355,13 @@ def test_rnd_convolves_over_images_only():
 
 
 def test_numbers_out_of_range_are_named():
-    with pytest.raises(ValueError, match='UcbBonus.rows_at_a_time must be at least 0, got -1'):
-        bonuses.UcbBonus(rows_at_a_time=-1)
+    with pytest.raises(ValueError, match='UcbBonus.normalizer_batch must be at least 0, got -1'):
+        bonuses.UcbBonus(normalizer_batch=-1)
     with pytest.raises(ValueError, match='UcbBonus.prior_count must be at least 0, got -0.5'):
         bonuses.UcbBonus(prior_count=-0.5)
     for wrong in (lambda q_values: q_values, lambda q_values: None, tf.nn.conv2d):
-        with pytest.raises(ConfigError, match='UcbBonus.measure has to map'):
-            bonuses.UcbBonus(measure=wrong)
+        with pytest.raises(ConfigError, match='UcbBonus.statistic has to map'):
+            bonuses.UcbBonus(statistic=wrong)
     with pytest.raises(ValueError, match='RndBonus.features must be at least 1, got 0'):
         bonuses.RndBonus(features=0)
 
@@ -437,10 +436,10 @@ def test_the_frame_after_a_terminal_changes_nothing(update, bonus, lengths):
             rewards = rng.normal(size=length).astype(np.float32)
             replay.add_episode(types.Episode(frames, actions, rewards, discounts))
         made = update(replay, network, target_network, bonus=bonus(), alpha_1=1.0, alpha_2=1.0)
-        learner, seen = QLearner(network, target_network, 0), []
+        learner, seen = atari.QLearner(network, target_network, 0), []
         for _ in range(6):
             batch, report = made.next_batch()
-            seen += [batch.targets, *report.values(), *learner.step(batch).values()]
+            seen += [batch.targets, *report.values(), *learner.step(batch)[0].values()]
             assert ('next_bonus_mean' in report) == (bool(report) and len(lengths) > 1)
         for part in (*made.bonus.variables, *network.variables):
             seen.append(part.numpy())

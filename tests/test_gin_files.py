@@ -158,7 +158,7 @@ def test_no_task_falls_back_to_the_numbers_of_another(base, lacking, clean_gin):
         [line for line in layer if str(line) != lacking]
         for layer in config.read([f'base/{base}.gin'], ['Agent.preferences = @head_preferences'])
     ]
-    with pytest.raises(ConfigError, match=f'^{lacking} has to be bound$'):
+    with pytest.raises(ConfigError, match=f'^{lacking} must be bound$'):
         config.apply(layers)
 
 

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from ob2i_tf import networks, optimizers, types
-from ob2i_tf.errors import ConfigError, NotFiniteError
+from ob2i_tf.errors import NotFiniteError
 from ob2i_tf.learner import check_finite, huber, squared_error
 from tests import atari
 
@@ -170,16 +170,16 @@ def test_what_is_not_finite_is_named_by_the_first_that_has_it():
 
 
 def test_no_clipping_is_none_and_an_optimizer_is_made():
-    with pytest.raises(ValueError, match='max_gradient_norm must be above 0, or None .* got 0'):
+    with pytest.raises(ValueError, match='max_gradient_norm must be above 0 or None, got 0'):
         linear_learner(max_gradient_norm=0)
     with pytest.raises(ValueError, match='loss_scale must be above 0, got -1'):
         linear_learner(loss_scale=-1.0)
-    with pytest.raises(ValueError, match='write @adam, not @adam()'):
+    with pytest.raises(ValueError, match='QLearner.optimizer must be a function or class, got <'):
         linear_learner(optimizer=optimizers.adam(1e-3))
 
 
 def test_unknown_choices_are_refused():
-    with pytest.raises(ConfigError, match="QLearner.loss has to map .*'mse'"):
+    with pytest.raises(ValueError, match="QLearner.loss must be a function or class, got 'mse'"):
         linear_learner(loss='mse')
     with pytest.raises(ValueError, match='QLearner.target_init'):
         linear_learner(target_init='zeros')

@@ -72,8 +72,8 @@ def expected_targets(episode, network, target_network, **keywords):
     )
 
 
-@pytest.mark.parametrize('states_per_pass', [7, 25, 256])
-def test_an_episode_is_consumed_from_its_end(states_per_pass):
+@pytest.mark.parametrize('chunk_size', [7, 25, 256])
+def test_an_episode_is_consumed_from_its_end(chunk_size):
     replay, network, target_network, (episode,) = parts()
     weights = {'beta': 0.7, 'alpha_1': 0.3, 'alpha_2': 0.2, 'greedy': 'initial'}
     update = atari.EpisodicUpdate(
@@ -81,7 +81,7 @@ def test_an_episode_is_consumed_from_its_end(states_per_pass):
         network,
         target_network,
         bonus=bonuses.UcbBonus(),
-        states_per_pass=states_per_pass,
+        chunk_size=chunk_size,
         **weights,
     )
     y = expected_targets(episode, network, target_network, **weights)
@@ -143,7 +143,7 @@ def two_episodes(lengths=(40, 41)):
 
 def test_tail_is_filled_from_another_episode():
     replay, network, target_network, (episode, other) = two_episodes()
-    update = atari.EpisodicUpdate(replay, network, target_network, tail='other_episode')
+    update = atari.EpisodicUpdate(replay, network, target_network, last_batch='other_episode')
     y, its_y = (
         expected_targets(e, network, target_network, beta=0.5, alpha_1=0, alpha_2=0)
         for e in (episode, other)
@@ -163,7 +163,7 @@ def test_tail_is_filled_from_another_episode():
 
 def test_targets_of_a_tail_are_those_of_the_moment_the_episode_was_drawn():
     replay, network, target_network, (_, other) = two_episodes()
-    update = atari.EpisodicUpdate(replay, network, target_network, tail='other_episode')
+    update = atari.EpisodicUpdate(replay, network, target_network, last_batch='other_episode')
     keywords = {'beta': 0.5, 'alpha_1': 0, 'alpha_2': 0}
     y = expected_targets(other, network, target_network, **keywords)
     update.next_batch()
@@ -179,9 +179,9 @@ def test_rows_of_a_tail_are_in_the_moments_that_divide_its_batch():
         replay,
         network,
         target_network,
-        tail='other_episode',
+        last_batch='other_episode',
         **weights,
-        bonus=bonuses.UcbBonus(normalize_reward_bonus=True, rows_at_a_time=32),
+        bonus=bonuses.UcbBonus(normalize_reward_bonus=True, normalizer_batch=32),
     )
     rows = [(other, np.arange(17, 41)), (episode, np.arange(40))]  # As they are consumed: 64.
     q_values = [network(all_stacks(e)[t]).numpy() for e, t in rows]
@@ -213,7 +213,7 @@ def test_rows_of_a_tail_are_in_the_moments_that_divide_its_batch():
 
 def test_a_tail_that_is_short_of_rows_is_padded():
     replay, network, target_network, (episode, other) = two_episodes((40, 5))
-    update = atari.EpisodicUpdate(replay, network, target_network, tail='other_episode')
+    update = atari.EpisodicUpdate(replay, network, target_network, last_batch='other_episode')
     assert update.next_batch()[0].weights.sum() == 32
     batch, _ = update.next_batch()
     np.testing.assert_array_equal(batch.weights, [1] * 13 + [0] * 3)
@@ -223,7 +223,7 @@ def test_a_tail_that_is_short_of_rows_is_padded():
 
 def test_an_episode_of_whole_batches_has_no_tail():
     replay, network, target_network, _ = two_episodes((64, 5))
-    update = atari.EpisodicUpdate(replay, network, target_network, tail='other_episode')
+    update = atari.EpisodicUpdate(replay, network, target_network, last_batch='other_episode')
     for _ in range(2):
         batch, _ = update.next_batch()
         np.testing.assert_array_equal(batch.weights, np.ones(32))
@@ -231,14 +231,14 @@ def test_an_episode_of_whole_batches_has_no_tail():
 
 
 def test_a_tail_changes_nothing_where_episodes_are_whole(caplog):
-    for consumption, told, rows in (
+    for batching, told, rows in (
         ('pooled', True, 32),
-        ('whole', True, 75),
-        ('in_parts', False, 32),
+        ('episode', True, 75),
+        ('chunks', False, 32),
     ):
         caplog.clear()
-        update = atari.EpisodicUpdate(*parts()[:3], consumption=consumption, tail='other_episode')
-        assert ('EpisodicUpdate.tail' in caplog.text) == told
+        update = atari.EpisodicUpdate(*parts()[:3], batching=batching, last_batch='other_episode')
+        assert ('EpisodicUpdate.last_batch' in caplog.text) == told
         assert update.next_batch()[0].weights.sum() == rows
 
 
@@ -256,7 +256,7 @@ def test_a_bonus_without_weights_and_weights_without_a_bonus_are_told(caplog):
     caplog.clear()
     atari.EpisodicUpdate(*parts(num_heads=1)[:3], bonus=bonuses.UcbBonus(), alpha_1=0.1)
     assert 'UcbBonus sees one head' in caplog.text
-    with pytest.raises(ValueError, match='bonus must be a Bonus'):
+    with pytest.raises(ValueError, match='bonus must be Bonus or None'):
         atari.TransitionUpdate(*parts()[:3], bonus=bonuses.ensemble_std)
 
 
@@ -300,7 +300,7 @@ def test_a_class_in_place_of_a_bonus_is_named():
 
 def test_whole_episode_in_one_step():
     replay, network, target_network, (episode,) = parts(length=70)
-    update = atari.EpisodicUpdate(replay, network, target_network, consumption='whole')
+    update = atari.EpisodicUpdate(replay, network, target_network, batching='episode')
     batch, _ = update.next_batch()
     np.testing.assert_array_equal(batch.observations[:70], all_stacks(episode)[:-1])
     np.testing.assert_array_equal(batch.weights, [1] * 70 + [0] * 2)
@@ -308,9 +308,7 @@ def test_whole_episode_in_one_step():
 
 def test_episodes_are_pooled_whole_but_for_the_last_one():
     replay, network, target_network, episodes = parts(num_episodes=40, length=20)
-    update = atari.EpisodicUpdate(
-        replay, network, target_network, consumption='pooled', batch_size=50
-    )
+    update = atari.EpisodicUpdate(replay, network, target_network, batching='pooled', batch_size=50)
     drawn = set()
     for _ in range(10):
         batch, report = update.next_batch()
@@ -374,12 +372,12 @@ def test_lengths_do_not_retrace():
     assert [f.experimental_get_tracing_count() for f in update.compiled_functions()] == [1]
 
 
-@pytest.mark.parametrize('tail', updates.TAILS)
-def test_state_carries_on_in_the_middle_of_an_episode(tail):
+@pytest.mark.parametrize('last_batch', ['pad', 'other_episode'])
+def test_state_carries_on_in_the_middle_of_an_episode(last_batch):
     replay, network, target_network, _ = parts(num_episodes=5)
-    update = atari.EpisodicUpdate(replay, network, target_network, tail=tail)
+    update = atari.EpisodicUpdate(replay, network, target_network, last_batch=last_batch)
     update.next_batch()
-    other = atari.EpisodicUpdate(replay, network, target_network, tail=tail)
+    other = atari.EpisodicUpdate(replay, network, target_network, last_batch=last_batch)
     other.set_state({name: array.copy() for name, array in update.state().items()})
     for _ in range(2):  # 75 transitions are three batches.
         for mine, its in zip(update.next_batch()[0], other.next_batch()[0]):
@@ -475,7 +473,7 @@ def test_effects_of_a_bonus_without_a_choice_and_without_a_next_state():
 
 
 @pytest.mark.parametrize('normalize', [False, True])
-@pytest.mark.parametrize('update', [updates.EpisodicUpdate, updates.TransitionUpdate])
+@pytest.mark.parametrize('update', [atari.EpisodicUpdate, atari.TransitionUpdate])
 def test_reported_effects_of_a_bonus_against_numpy(update, normalize):
     replay, network, target_network, (episode,) = parts(length=20)
     made = update(
@@ -558,8 +556,8 @@ def test_heads_converge_on_a_chain_to_the_values_by_hand(name):
 
 def test_unknown_choices_are_refused():
     replay, network, target_network, _ = parts()
-    with pytest.raises(ValueError, match="EpisodicUpdate.tail must be one of .*'none'"):
-        atari.EpisodicUpdate(replay, network, target_network, tail='none')
+    with pytest.raises(ValueError, match="EpisodicUpdate.last_batch must be one of .*'none'"):
+        atari.EpisodicUpdate(replay, network, target_network, last_batch='none')
     with pytest.raises(ValueError, match="EpisodicUpdate.greedy must be one of .*'max'"):
         atari.EpisodicUpdate(replay, network, target_network, greedy='max')
 
@@ -638,7 +636,7 @@ def test_a_transition_keeps_its_mask(tmp_path):
     masks = updates.bootstrap_masks(np.arange(70, 189), 4, 0.5, 8)
     stacks = np.concatenate([all_stacks(episode)[:-1] for episode in episodes[2:]])
     assert seen == {x.tobytes(): tuple(mask) for x, mask in zip(stacks, masks.tolist())}
-    episodic = atari.EpisodicUpdate(replay, *pair, tail='other_episode', **keywords)
+    episodic = atari.EpisodicUpdate(replay, *pair, last_batch='other_episode', **keywords)
     assert masks_seen(episodic) == seen
     fresh = EpisodeReplay((2, 2), 120, history=HISTORY, seed=77)
     EpisodeFiles(tmp_path, fresh).load(EpisodeFiles(tmp_path, replay).save())
@@ -820,7 +818,7 @@ def test_noise_is_drawn_once_for_all_targets_of_a_time_and_then_anew(name):
     def targets_of(seed):
         update = {
             'episodic': lambda: atari.EpisodicUpdate(
-                replay, *pair, beta=0.0, batch_size=24, states_per_pass=3, seed=seed
+                replay, *pair, beta=0.0, batch_size=24, chunk_size=3, seed=seed
             ),
             'transitions': lambda: atari.TransitionUpdate(replay, *pair, seed=seed),
         }[name]()
@@ -858,15 +856,15 @@ def test_networks_draw_noise_apart():
 
 @pytest.mark.parametrize('length', [5, 64, 75])
 @pytest.mark.parametrize(
-    'update, rows_at_a_time',
+    'update, normalizer_batch',
     [
         (atari.EpisodicUpdate, 0),
         (atari.TransitionUpdate, 0),
         (atari.TransitionUpdate, 10),
-        (functools.partial(atari.EpisodicUpdate, tail='other_episode'), 32),
+        (functools.partial(atari.EpisodicUpdate, last_batch='other_episode'), 32),
     ],
 )
-def test_xla_computes_the_same_targets(update, rows_at_a_time, length):
+def test_xla_computes_the_same_targets(update, normalizer_batch, length):
     batches = []
     for xla in (False, True):
         replay, network, target_network, _ = parts(length=length)
@@ -877,7 +875,7 @@ def test_xla_computes_the_same_targets(update, rows_at_a_time, length):
             xla=xla,
             alpha_1=0.3,
             alpha_2=0.2,
-            bonus=bonuses.UcbBonus(rows_at_a_time=rows_at_a_time),
+            bonus=bonuses.UcbBonus(normalizer_batch=normalizer_batch),
         )
         batches.append(made.next_batch()[0])
     plain, compiled = batches
@@ -888,7 +886,7 @@ def test_xla_computes_the_same_targets(update, rows_at_a_time, length):
 
 def test_xla_compiles_few_shapes():
     replay, network, target_network, _ = parts(length=3)
-    update = atari.EpisodicUpdate(replay, network, target_network, xla=True, states_per_pass=64)
+    update = atari.EpisodicUpdate(replay, network, target_network, xla=True, chunk_size=64)
     for length in range(4, 130, 9):
         replay.add_episode(random_episode(np.random.default_rng(length), length))
     for _ in range(30):

@@ -152,17 +152,15 @@ class Run:
                 self._used_macros.add(leaf.name)
                 yield from self._references(self.macros[leaf.name].value, (*within, leaf.name))
 
-    def _reached(self, scope, selector):
-        """Whether a binding in `scope` reaches a node."""
-        return any(
-            name == selector and '/'.join([*scopes, '']).startswith(f'{scope}/'.lstrip('/'))
-            for scopes, name in self.nodes
-        )
-
     def consumes(self, binding):
+        """Whether a binding reaches a node, or a macro is used by one."""
         if not binding.parameter:
             return binding.name in self._used_macros
-        return self._reached(binding.scope, values.selector(binding.name))
+        selector, within = values.selector(binding.name), f'{binding.scope}/'.lstrip('/')
+        return any(
+            name == selector and '/'.join([*scopes, '']).startswith(within)
+            for scopes, name in self.nodes
+        )
 
     def why_unused(self, binding):
         if not binding.parameter:

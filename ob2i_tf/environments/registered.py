@@ -55,9 +55,11 @@ def make_gymnasium(
     """
     try:
         limit = max_episode_steps or gymnasium.spec(name).max_episode_steps
-        options = {'max_episode_steps': limit, 'disable_env_checker': True}
         env = DenseVectorEnv(
-            lambda: gymnasium.make(name, **options), num_envs, seed, max_episode_steps=limit or 0
+            lambda: gymnasium.make(name, max_episode_steps=limit, disable_env_checker=True),
+            num_envs,
+            seed,
+            max_episode_steps=limit or 0,
         )
     except (gymnasium.error.Error, ImportError) as error:
         raise ValueError(f'make_environment.name = {name!r}: {error}') from error

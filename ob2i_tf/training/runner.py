@@ -7,7 +7,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import gin
 import numpy as np
@@ -28,19 +28,23 @@ from ob2i_tf.agent import Agent, check_schedule
 from ob2i_tf.environments.watched import Watched
 from ob2i_tf.errors import ConfigError, UserError
 from ob2i_tf.learner import QLearner
+from ob2i_tf.parameters import AtLeast, Within, checked
 from ob2i_tf.replay import EpisodeReplay
 from ob2i_tf.training import build, disk, logs, loop, system
 from ob2i_tf.training.run_folder import RunFolder
 from ob2i_tf.training.run_state import RunState, disk_errors, earlier_checkpoints, first_line
 from ob2i_tf.training.signals import StopRequest
 
-_MOST_ENVS = 256  # ALE takes 0.1 s for each, in one call that no signal interrupts.
+_Steps = Annotated[int, AtLeast(0)]
+# ALE takes 0.1 s for each, in one call that no signal interrupts.
+_NumEnvs = Annotated[int, Within(1, 256)]
 
 config.uses('Runner', 'make_environment', 'EpisodeReplay', 'QLearner', 'Agent')
 config.uses('IndependentQNetworks', 'MultiHeadQNetwork')
 
 
 @gin.configurable
+@checked
 class Runner:
     """Trains for `num_iterations` iterations, each followed by an evaluation and a checkpoint.
 
@@ -77,16 +81,16 @@ class Runner:
     def __init__(
         self,
         base_dir,
-        seed: int = 0,
-        num_iterations: int = gin.REQUIRED,
-        training_steps: int = gin.REQUIRED,
-        evaluation_steps: int = gin.REQUIRED,
-        num_envs: int = 1,
-        evaluation_envs: int = 1,
-        evaluation_epsilon: float = gin.REQUIRED,
+        seed: _Steps = 0,
+        num_iterations: _Steps = gin.REQUIRED,
+        training_steps: Annotated[int, AtLeast(1)] = gin.REQUIRED,
+        evaluation_steps: _Steps = gin.REQUIRED,
+        num_envs: _NumEnvs = 1,
+        evaluation_envs: _NumEnvs = 1,
+        evaluation_epsilon: Annotated[float, Within(0, 1)] = gin.REQUIRED,
         evaluation_preferences: Callable = acting.vote_preferences,
-        evaluation_tie_break: Literal['random', 'lowest'] = 'random',
-        evaluation_belief: Literal['sample', 'mean'] = 'mean',
+        evaluation_tie_break: acting.TieBreak = 'random',
+        evaluation_belief: acting.Belief = 'mean',
         environment: Callable = environments.make,
         network: Callable = networks.MultiHeadQNetwork,
         replay: Callable = EpisodeReplay,
@@ -94,8 +98,8 @@ class Runner:
         posterior: Callable = posteriors.EnsemblePosterior,
         update: Callable = updates.EpisodicUpdate,
         agent: Callable = Agent,
-        checkpoint_steps: int = 0,
-        checkpoints_kept: int = 2,
+        checkpoint_steps: _Steps = 0,
+        checkpoints_kept: Annotated[int, AtLeast(1)] = 2,
         require_gpu: bool = False,
         xla: Sequence[Literal['acting', 'targets', 'gradient_step']] = (),
         tf32: bool = False,
@@ -103,23 +107,10 @@ class Runner:
         method: str = '',
     ):
         del method  # config.gin has it.
-        _check_counts(
-            0,
-            seed=seed,
-            num_iterations=num_iterations,
-            evaluation_steps=evaluation_steps,
-            checkpoint_steps=checkpoint_steps,
-        )
-        _check_counts(1, training_steps=training_steps, checkpoints_kept=checkpoints_kept)
-        _check_counts(1, _MOST_ENVS, num_envs=num_envs, evaluation_envs=evaluation_envs)
         if training_steps % num_envs:
             raise ConfigError(
                 f'Runner.training_steps = {training_steps} is not a multiple of '
                 f'Runner.num_envs = {num_envs}'
-            )
-        if not 0 <= evaluation_epsilon <= 1:
-            raise ConfigError(
-                f'Runner.evaluation_epsilon must be in 0..1, got {evaluation_epsilon}'
             )
         if profile is not None and not (len(profile) == 2 and 0 <= profile[0] < profile[1]):
             raise ConfigError(
@@ -363,11 +354,3 @@ class Runner:
                 self._position(),
             )
             sys.exit(128 + self._stop.signal)
-
-
-def _check_counts(least, most=math.inf, /, **counts):
-    for name, count in counts.items():
-        if count < least:
-            raise ConfigError(f'Runner.{name} = {count} must be at least {least}')
-        if count > most:
-            raise ConfigError(f'Runner.{name} = {count} must be at most {most}')
