@@ -162,9 +162,9 @@ def power_cuts(rng, count=None):
     rng.shuffle(cuts)
     cuts.sort(key=lambda cut: cut.saved if cut.operation == 'saved' and cut.loss == 1 else '~')
     for cut in cuts[:count]:
-        lost = 'all' if cut.loss == 1 else f'{cut.loss:.0%}'
+        lost = 'all' if cut.loss == 1 else f'{cut.loss:.0%} of'
         when = 'after a save' if cut.saved else 'before the first save'
-        fault = f'power cut {when}, {lost} lost of what is not synced'
+        fault = f'power cut {when}, {lost} unsynced changes lost'
         yield Outcome(fault, _after_cut(cut), RESUMED)
 
 
