@@ -4,7 +4,7 @@ A head has N quantiles per action in place of one value, as N columns of [B, K N
 else takes for heads: columns k N .. k N + N - 1 are head k, and column k N + i is its quantile at
 the level (i + 1/2) / N. So backward induction moves each quantile from an episode's end to its
 start, where beta averages two quantile functions. Only a', the head that acts, the bonus and the
-loss have to know which columns belong together: the four functions below. `num_quantiles`, N, has
+loss have to know which columns belong together: the parts below. `num_quantiles`, N, has
 to be the same everywhere, so it has no default. No file of the package changes.
 """
 

@@ -82,7 +82,7 @@ def test_stopped_in_the_middle_and_resumed(example, tmp_path):
 
 def test_cartpole_learns(tmp_path):
     """Random actions score about 20."""
-    settings = {'Runner.num_iterations': 2, 'Runner.evaluation_steps': 2000}
+    settings = {'Runner.num_iterations': 3, 'Runner.evaluation_steps': 1500}
     train('cartpole', tmp_path / 'run', settings=settings)
     with open(tmp_path / 'run' / 'eval.csv', newline='') as file:
         assert float(list(csv.DictReader(file))[-1]['score_mean']) > 100
