@@ -6,38 +6,50 @@ start; only a', the followed head, the bonus and the loss have to know which col
 head. No file of the package changes.
 """
 
+from collections.abc import Callable
+
 import gin
 import numpy as np
 import tensorflow as tf
 
-from ob2i_tf import acting, bonuses, config, networks, targets
+from ob2i_tf import acting, bonuses, networks, targets
 
 
 @gin.configurable(denylist=['seed', 'prior_seed'])
-class QuantileQNetwork(networks.MultiHeadQNetwork):
-    """K heads of N quantiles, bound as MultiHeadQNetwork is: [B, *stack] -> [B, K N, A].
+class QuantileQNetwork(tf.keras.Model):
+    """K heads of N quantiles on a network of K heads: [B, *stack] -> [B, K N, A].
 
     Args:
       num_actions: A.
       num_quantiles: N.
-      seed, prior_seed: See MultiHeadQNetwork.
+      network: Builds the network, see MultiHeadQNetwork.
+      seed, prior_seed: Seeds of the network.
     """
 
-    def __init__(self, num_actions, num_quantiles: int = 8, seed: int = 0, prior_seed: int = 0):
-        super().__init__(num_actions * num_quantiles, seed=seed, prior_seed=prior_seed)
-        self.num_heads *= num_quantiles
+    def __init__(
+        self,
+        num_actions,
+        num_quantiles: int = 8,
+        network: Callable = networks.MultiHeadQNetwork,
+        seed: int = 0,
+        prior_seed: int = 0,
+    ):
+        super().__init__(name='quantile_q_network')
+        self.network = network(num_actions * num_quantiles, seed=seed, prior_seed=prior_seed)
+        self.num_heads = self.network.num_heads * num_quantiles
         self.num_actions = num_actions
+        self.trains_output = self.network.trains_output
 
-    def call(self, observations, seed=None, head=None):
-        del head  # All columns of a head are needed.
-        columns = super().call(observations, seed)
+    def call(self, observations, seed=None):
+        columns = self.network(observations, seed)
         return tf.reshape(columns, (-1, self.num_heads, self.num_actions))
 
-    def following(self, observations, heads, seed=None):
-        return self(observations, seed), heads
+    def followed_head(self, observations, heads, seed=None):
+        return self(observations, seed), heads  # All columns of a head are needed.
 
-
-config.uses('QuantileQNetwork', 'MultiHeadQNetwork')
+    @property
+    def variable_groups(self):
+        return self.network.variable_groups
 
 
 @gin.configurable
