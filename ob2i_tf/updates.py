@@ -133,7 +133,7 @@ class EnsembleUpdate(Update):
     def __init__(
         self, *parts, xla, batch_size, alpha_1, alpha_2, bonus, mask_probability, next_actions
     ):
-        super().__init__(*parts, xla=xla)
+        super().__init__(*parts, xla=xla)  # type: ignore[misc]
         name = type(self).__name__
         heads, num_actions = self.network.num_heads, self.network.num_actions
         check_traced(
@@ -527,7 +527,9 @@ def _build_bonus(update, bonus, replay, network, seed, alpha_1, alpha_2):
     rows, q_values = tf.TensorSpec([None], tf.int32), (None, network.num_heads, network.num_actions)
     check_traced(
         f'{update}.bonus',
-        lambda *parts: bonus(types.Experience(*parts[:-1], q_values=lambda: parts[-1])),
+        lambda *columns: bonus(
+            types.Experience(*columns[:-1], lambda: columns[-1])  # type: ignore[call-arg]
+        ),
         (
             tf.TensorSpec((None, *replay.observation_shape), replay.observation_dtype),
             rows,
@@ -587,9 +589,11 @@ def _tail(episode, at_most):
     context = len(episode.context)
     return types.Episode(
         kept[context:],
-        *(x[start:] for x in episode[1:4]),
-        context=kept[:context],
-        first_id=episode.first_id + start,
+        episode.actions[start:],
+        episode.rewards[start:],
+        episode.discounts[start:],
+        kept[:context],
+        episode.first_id + start,
     )
 
 

@@ -109,7 +109,7 @@ class BayesianLinearPosterior(SingleHeadPosterior):
             rows = self._replay.sample_transitions(min(left, _STATES_PER_PASS))
             moments = self._add_moments(*moments, *rows[:-1])
             left -= len(rows.actions)
-        mean, covariance = regression_posterior(*moments, *self._variances)
+        mean, covariance = regression_posterior(moments[0], moments[1], *self._variances)
         if self._released:
             covariance *= self._variances[0]
         self._cholesky.assign(tf.cast(tf.linalg.cholesky(covariance), tf.float32))
