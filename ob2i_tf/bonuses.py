@@ -275,7 +275,8 @@ class RndBonus(Bonus):
             tf.TensorSpec([None], tf.float32),
         )
 
-    def learn(self, frames):
+    def learn(self, frames: tf.Tensor) -> None:
+        """One step of the predictor on a share of the frames [n, *frame]."""
         variables = self.predictor.trainable_variables
         chosen = self._generator.uniform(tf.shape(frames)[:1]) < self._update_proportion
         with tf.GradientTape(watch_accessed_variables=False) as tape:

@@ -89,8 +89,8 @@ class Update:
         Returns:
           A Batch; and {name: number} to log on the rows whose targets were computed in this call,
           empty if there are none: 'bonus_mean' and 'next_bonus_mean', unweighted and before
-          normalisation, and with a bonus the means of `bonus_effects`. If all these rows are terminals,
-          the means over s' are left out.
+          normalisation, and with a bonus the means of `bonus_effects`. If all these rows are
+          terminals, the means over s' are left out.
         """
         raise NotImplementedError
 
