@@ -94,7 +94,7 @@ def test_ucb_bonus_takes_b_at_the_action_and_normalises_the_next_bonus():
     )
 
 
-def test_rows_at_a_time_divides_each_chunk_by_what_was_seen_so_far():
+def test_normalizer_batch_divides_each_chunk_by_the_moments_so_far():
     q_values, next_q, actions = q_tables(70)
     bonus = bonuses.UcbBonus(normalizer_batch=32, normalize_reward_bonus=True)
     compiled = tf.function(lambda *x: bonus(experience(*x)))
@@ -350,7 +350,7 @@ def test_rnd_convolves_over_height_and_width(frame_shape, channels):
 
 
 def test_rnd_convolves_over_images_only():
-    with pytest.raises(ValueError, match=r'RndBonus.conv_layers .* not for frames of shape \(7,\)'):
+    with pytest.raises(ValueError, match=r'conv_layers need images, got frames of shape \(7,\)'):
         build_rnd((7,), conv_layers=((5, 4, 2),))
 
 
@@ -360,8 +360,8 @@ def test_numbers_out_of_range_are_named():
     with pytest.raises(ValueError, match='UcbBonus.prior_count must be at least 0, got -0.5'):
         bonuses.UcbBonus(prior_count=-0.5)
     for wrong in (lambda q_values: q_values, lambda q_values: None, tf.nn.conv2d):
-        with pytest.raises(ConfigError, match='UcbBonus.statistic has to map'):
-            bonuses.UcbBonus(statistic=wrong)
+        with pytest.raises(ConfigError, match='UcbBonus.statistic must map'):
+            bonuses.UcbBonus(statistic=wrong).check_statistic(num_heads=2, num_actions=3)
     with pytest.raises(ValueError, match='RndBonus.features must be at least 1, got 0'):
         bonuses.RndBonus(features=0)
 
@@ -492,7 +492,9 @@ class Pixels(bonuses.Bonus):
 
     def __call__(self, experience):
         pixels = tf.reduce_sum(tf.cast(experience.frames, tf.float32), axis=(1, 2))
-        state, next_state = (tf.gather(pixels, x) for x in (experience.here, experience.next))
+        state, next_state = (
+            tf.gather(pixels, x) for x in (experience.obs_rows, experience.next_obs_rows)
+        )
         next_bonus = tf.zeros_like(experience.next_q[:, 0]) + next_state[:, None]
         return state, next_bonus, (tf.reduce_mean(state), tf.reduce_mean(next_state))
 

@@ -266,7 +266,7 @@ def test_ube_chooses_the_next_action_without_noise():
     posterior = build_ube(scale=0.5, initial_output=5.0)
     observations = np.random.default_rng(0).normal(size=(20, SIZE)).astype(np.float32)
     seed = tf.constant([1, 2])
-    selected = posterior.selector(observations, seed)
+    selected = posterior.double_q_values(observations, seed)
     np.testing.assert_array_equal(selected, posterior.network(observations))
     assert np.abs(selected - posterior.sample(observations, seed)).max() > 0.1
 
@@ -323,7 +323,10 @@ def test_ube_refuses_what_it_cannot_do():
         ({'n_steps': 0}, 'n_steps must be at least 1, got 0'),
         ({'hidden_units': 0}, 'hidden_units must be at least 1, got 0'),
         ({'initial_variance': 0.0}, 'initial_variance must be above 0, got 0.0'),
-        ({'network': build_network(1, noise='factorised')}, 'takes no MultiHeadQNetwork.noise'),
+        (
+            {'network': build_network(1, noise='factorised')},
+            'does not support MultiHeadQNetwork.noise',
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             build_ube(**keywords)
@@ -479,7 +482,7 @@ def test_bayesian_values_are_those_of_the_mean_and_of_the_draw():
             posterior.mean(observations)[:, 0], phi @ mean.T, rtol=1e-4, atol=1e-5
         )
         drawn = posterior.drawn.numpy()
-        for values in (posterior.sample, posterior.selector):
+        for values in (posterior.sample, posterior.double_q_values):
             np.testing.assert_allclose(
                 values(observations, tf.constant([1, 2]))[:, 0], phi @ drawn.T, rtol=1e-4, atol=1e-5
             )

@@ -40,7 +40,6 @@ _Steps = Annotated[int, AtLeast(0)]
 _NumEnvs = Annotated[int, Within(1, 256)]
 
 config.uses('Runner', 'make_environment', 'EpisodeReplay', 'QLearner', 'Agent')
-config.uses('IndependentQNetworks', 'MultiHeadQNetwork')
 
 
 @gin.configurable
