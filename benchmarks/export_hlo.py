@@ -107,7 +107,7 @@ def targets_of_one_episode(update):
 
     @tf.function(jit_compile=True)
     def compute(frames, actions, rewards, discounts):
-        return update._episode_targets(
+        return update.episode_targets(
             frames, actions, rewards, discounts, tf.zeros(actions.shape, tf.int32)
         )
 

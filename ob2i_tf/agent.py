@@ -200,9 +200,9 @@ class Agent:
           computed for it.
         """
         first, last = self.agent_steps + 1, self.agent_steps + self._num_envs
-        return [report for step in range(first, last + 1) for report in self._learn_at(step)]
+        return [report for step in range(first, last + 1) for report in self.learn_at(step)]
 
-    def _learn_at(self, agent_step):
+    def learn_at(self, agent_step):
         """Learns what is due with this agent step, counted from 1; returns the reports."""
         reports = []
         if agent_step > self._learning_starts:
@@ -276,7 +276,7 @@ def _scheduled(epsilon, agent_steps):
         raise ConfigError(
             f'Agent.epsilon fails at {agent_steps} agent steps: {kind}{error}'
         ) from error
-    if not (isinstance(value, numbers.Real) and 0 <= value <= 1):
+    if not (isinstance(value, numbers.Real) and 0 <= float(value) <= 1):
         raise ConfigError(
             f'Agent.epsilon must map agent steps to a number in 0..1, got {value!r} at '
             f'{agent_steps}'

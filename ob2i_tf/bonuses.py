@@ -215,7 +215,7 @@ class RndBonus(Bonus):
         self._conv_layers = conv_layers
         self._features = features
         self._predictor_layers = predictor_layers
-        self._optimizer = tf.keras.optimizers.legacy.Adam(learning_rate)
+        self.optimizer = tf.keras.optimizers.legacy.Adam(learning_rate)
         self._batch_size = batch_size
         self._update_proportion = update_proportion
         self._discount = discount
@@ -231,7 +231,7 @@ class RndBonus(Bonus):
             for dense, seed in zip(((), self._predictor_layers), seeds)
         )
         self.target.trainable = False
-        self._optimizer._create_all_weights(self.predictor.trainable_variables)  # For checkpoints.
+        self.optimizer._create_all_weights(self.predictor.trainable_variables)  # For checkpoints.
 
     def __call__(self, experience: types.Experience) -> tuple[tf.Tensor, tf.Tensor, tuple]:
         frames = experience.frames
@@ -260,7 +260,7 @@ class RndBonus(Bonus):
         next_bonus = tf.zeros_like(experience.next_q[:, 0]) + next_state[:, None]
         with tf.control_dependencies([errors]):
             chunks.for_each_chunk(
-                lambda start, end: self._learn(frames[start:end]),
+                lambda start, end: self.learn(frames[start:end]),
                 tf.shape(frames)[0],
                 self._batch_size,
             )
@@ -275,7 +275,8 @@ class RndBonus(Bonus):
             tf.TensorSpec([None], tf.float32),
         )
 
-    def _learn(self, frames):
+    def learn(self, frames: tf.Tensor) -> None:
+        """One step of the predictor on a share of the frames [n, *frame]."""
         variables = self.predictor.trainable_variables
         chosen = self._generator.uniform(tf.shape(frames)[:1]) < self._update_proportion
         with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -283,7 +284,7 @@ class RndBonus(Bonus):
             errors = tf.where(chosen, self._errors(frames), 0)
             count = tf.reduce_sum(tf.cast(chosen, tf.float32))
             loss = tf.reduce_sum(errors) / tf.maximum(count, 1)
-        self._optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
+        self.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
 
     def _errors(self, frames):
         frames = tf.cast(frames, tf.float32) - tf.cast(self.frame_moments.mean, tf.float32)

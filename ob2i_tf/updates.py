@@ -89,8 +89,8 @@ class Update:
         Returns:
           A Batch; and {name: number} to log on the rows whose targets were computed in this call,
           empty if there are none: 'bonus_mean' and 'next_bonus_mean', unweighted and before
-          normalisation, and with a bonus the means of `_effects`. If all these rows are terminals,
-          the means over s' are left out.
+          normalisation, and with a bonus the means of `bonus_effects`. If all these rows are
+          terminals, the means over s' are left out.
         """
         raise NotImplementedError
 
@@ -133,7 +133,7 @@ class EnsembleUpdate(Update):
     def __init__(
         self, *parts, xla, batch_size, alpha_1, alpha_2, bonus, mask_probability, next_actions
     ):
-        super().__init__(*parts, xla=xla)
+        super().__init__(*parts, xla=xla)  # type: ignore[misc]
         name = type(self).__name__
         heads, num_actions = self.network.num_heads, self.network.num_actions
         check_traced(
@@ -245,7 +245,7 @@ class EpisodicUpdate(EnsembleUpdate):
         }
         self._pending: _Pending | None = None
         self._compiled_targets = Compiled(
-            self._episode_targets,
+            self.episode_targets,
             signature=[
                 tf.TensorSpec((None, *replay.observation_shape), replay.observation_dtype),
                 tf.TensorSpec([None], tf.int32),
@@ -276,14 +276,15 @@ class EpisodicUpdate(EnsembleUpdate):
             episodes = self.replay.sample_episodes(self.batch_size)
             before_last = sum(len(episode.actions) for episode in episodes[:-1])
             episodes[-1] = _tail(episodes[-1], self.batch_size - before_last)
-            return self._with_targets(episodes)
+            return self.with_targets(episodes)
         episodes = [self.replay.sample_episode()]
         missing = -len(episodes[0].actions) % self.batch_size
         if missing and self.last_batch == 'other_episode' and self.batching == 'chunks':
             episodes.insert(0, _tail(self.replay.sample_episode(), missing))
-        return self._with_targets(episodes)
+        return self.with_targets(episodes)
 
-    def _with_targets(self, episodes):
+    def with_targets(self, episodes: list[types.Episode]) -> tuple[_Pending, dict[str, float]]:
+        """The transitions of episodes with their targets, and the report."""
         all_frames = np.concatenate([x for e in episodes for x in (e.context, e.observations)])
         actions, rewards, discounts = (
             np.concatenate(column)
@@ -308,7 +309,7 @@ class EpisodicUpdate(EnsembleUpdate):
             ids=pending.ids[start:end],
         )
 
-    def _episode_targets(self, all_frames, actions, rewards, discounts, episode):
+    def episode_targets(self, all_frames, actions, rewards, discounts, episode):
         """Targets [n, K] of episodes in succession, and the numbers to report.
 
         Args:
@@ -527,7 +528,9 @@ def _build_bonus(update, bonus, replay, network, seed, alpha_1, alpha_2):
     rows, q_values = tf.TensorSpec([None], tf.int32), (None, network.num_heads, network.num_actions)
     check_traced(
         f'{update}.bonus',
-        lambda *parts: bonus(types.Experience(*parts[:-1], q_values=lambda: parts[-1])),
+        lambda *columns: bonus(
+            types.Experience(*columns[:-1], lambda: columns[-1])  # type: ignore[call-arg]
+        ),
         (
             tf.TensorSpec((None, *replay.observation_shape), replay.observation_dtype),
             rows,
@@ -549,11 +552,11 @@ def _bonuses(bonus, experience, alpha_2):
         return tf.zeros_like(next_q[:, 0, 0]), tf.zeros_like(next_q[:, 0]), tf.zeros(len(_MEANS))
     *both, means = bonus(experience)
     reward_bonus, next_bonus = (tf.cast(x, tf.float32) for x in both)
-    numbers = (*means, *_effects(experience, reward_bonus, next_bonus, alpha_2))
+    numbers = (*means, *bonus_effects(experience, reward_bonus, next_bonus, alpha_2))
     return reward_bonus, next_bonus, tf.stack([tf.cast(x, tf.float32) for x in numbers])
 
 
-def _effects(experience, reward_bonus, next_bonus, alpha_2):
+def bonus_effects(experience, reward_bonus, next_bonus, alpha_2):
     """The size of the bonuses relative to Q~, scalars in the order of _BONUS_MEANS.
 
     These are the means of B and of B~ as they enter the target, before their weights; of the gap
@@ -587,9 +590,11 @@ def _tail(episode, at_most):
     context = len(episode.context)
     return types.Episode(
         kept[context:],
-        *(x[start:] for x in episode[1:4]),
-        context=kept[:context],
-        first_id=episode.first_id + start,
+        episode.actions[start:],
+        episode.rewards[start:],
+        episode.discounts[start:],
+        kept[:context],
+        episode.first_id + start,
     )
 
 

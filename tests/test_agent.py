@@ -75,13 +75,13 @@ class Tape:
         self.learner.update_target = lambda: (self.copies.append(self._agent_step), copy())[1]
 
     def watch(self, agent):
-        learn_at = agent._learn_at
+        learn_at = agent.learn_at
 
         def learn_and_note(agent_step):
             self._agent_step = agent_step
             return learn_at(agent_step)
 
-        agent._learn_at = learn_and_note
+        agent.learn_at = learn_and_note
 
 
 def play(agent_steps, num_envs=1, corridor=None, **keywords):

@@ -296,7 +296,7 @@ def test_rnd_bonuses_are_those_before_the_predictor_learns_and_ends_are_learnt_f
 def test_rnd_predictor_takes_a_step_for_each_batch_of_frames(batch_size, steps):
     bonus = build_rnd(update_proportion=1.0, batch_size=batch_size)
     bonus(rnd_experience(random_frames(9), random_frames(9, 1)))
-    assert int(bonus._optimizer.iterations) == steps
+    assert int(bonus.optimizer.iterations) == steps
 
 
 def test_rnd_update_proportion_leaves_frames_out():
@@ -304,7 +304,7 @@ def test_rnd_update_proportion_leaves_frames_out():
 
     def gradient_of(proportion):
         bonus = build_rnd(update_proportion=proportion, batch_size=1000, rate=1.0)
-        bonus._optimizer = tf.keras.optimizers.legacy.SGD(1.0)
+        bonus.optimizer = tf.keras.optimizers.legacy.SGD(1.0)
         before = bonus.predictor.variables[-1].numpy()
         bonus(rnd_experience(frames, frames))
         return bonus.predictor.variables[-1].numpy() - before
@@ -317,13 +317,13 @@ def test_rnd_update_proportion_leaves_frames_out():
 @pytest.mark.parametrize('count', [1, 5])
 def test_rnd_predictor_steps_down_the_mean_error_of_a_batch(count):
     bonus = build_rnd(update_proportion=1.0)
-    bonus._optimizer = tf.keras.optimizers.legacy.SGD(0.1)
+    bonus.optimizer = tf.keras.optimizers.legacy.SGD(0.1)
     frames = np.float32(np.random.default_rng(0).normal(size=(count, 3)))
     variables = bonus.predictor.variables
     with tf.GradientTape() as tape:
         loss = tf.reduce_mean(bonus.errors(frames))
     gradients, before = tape.gradient(loss, variables), [v.numpy() for v in variables]
-    bonus._learn(frames)
+    bonus.learn(frames)
     for variable, gradient, start in zip(variables, gradients, before):
         np.testing.assert_allclose(variable, start - 0.1 * gradient, rtol=1e-5, atol=1e-6)
 
@@ -407,7 +407,7 @@ def test_updates_refuse_and_accept_rnd_by_whether_it_needs_order(update):
     assert np.isfinite(batch.targets).all()
     assert report['bonus_mean'] > 0 and report['next_bonus_mean'] > 0
     batches = 1 if update is atari.EpisodicUpdate else 2  # 9 frames of an episode, or 2 x 32.
-    assert int(bonus._optimizer.iterations) == batches
+    assert int(bonus.optimizer.iterations) == batches
 
 
 @pytest.mark.parametrize(

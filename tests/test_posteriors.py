@@ -201,7 +201,7 @@ def test_ube_against_loops(n_steps, num_envs):
     posterior.end()
     posterior.end()  # There is nothing left.
     by_hand.play(steps)
-    assert by_hand.learnt == 40 * num_envs == int(posterior._optimizer.iterations)
+    assert by_hand.learnt == 40 * num_envs == int(posterior.optimizer.iterations)
     for mine, its, first in zip(by_hand.weights, posterior.variance_head.variables, start):
         np.testing.assert_allclose(its, mine, rtol=1e-3, atol=1e-4)
         assert np.abs(mine - first).max() > 0.01
@@ -314,7 +314,7 @@ def test_ube_state_of_finished_episodes_is_empty():
     assert posterior.state() == {}
     other.set_state({})
     other.end()
-    assert int(other._optimizer.iterations) == 0
+    assert int(other.optimizer.iterations) == 0
 
 
 def test_ube_refuses_what_it_cannot_do():
@@ -442,7 +442,7 @@ def test_bayesian_regression_against_numpy(transitions, asked, drawn):
             np.testing.assert_allclose(
                 network.heads.output_layer.kernel[0, action], mean, rtol=1e-3, atol=1e-4
             )
-        cholesky = posterior._cholesky.numpy()[action]
+        cholesky = posterior.cholesky.numpy()[action]
         np.testing.assert_allclose(cholesky @ cholesky.T, covariance, rtol=1e-3, atol=1e-5)
     traces = [f.experimental_get_tracing_count() for f in posterior.compiled_functions()]
     assert traces == [len(drawn), 1]  # The second size of a pass makes the trace one of any.

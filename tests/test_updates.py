@@ -348,8 +348,8 @@ def test_episodes_computed_together_are_as_computed_alone(greedy):
         greedy=greedy,
         bonus=bonuses.UcbBonus(normalize_next_bonus=False),
     )
-    together, report = update._with_targets(drawn)
-    alone = [update._with_targets([episode]) for episode in drawn]
+    together, report = update.with_targets(drawn)
+    alone = [update.with_targets([episode]) for episode in drawn]
     np.testing.assert_allclose(
         together.targets, np.concatenate([y.targets for y, _ in alone]), atol=1e-5
     )
@@ -451,7 +451,7 @@ def test_effects_of_a_bonus_by_hand(alpha_2, changes):
     experience = types.Experience(
         None, None, None, None, tf.constant(case['discounts']), tf.constant(case['next_q']), None
     )
-    effects = tf.function(updates._effects)(
+    effects = tf.function(updates.bonus_effects)(
         experience, case['reward_bonus'], case['next_bonus'], alpha_2
     )
     next_q, next_bonus = case['next_q'][:2], case['next_bonus'][:2]  # Without the terminal.
@@ -466,7 +466,9 @@ def test_effects_of_a_bonus_without_a_choice_and_without_a_next_state():
     def effects(discounts):
         next_q = tf.ones((2, 3, 1))
         experience = types.Experience(None, None, None, None, discounts, next_q, None)
-        return [float(x) for x in updates._effects(experience, tf.ones(2), tf.ones((2, 1)), 1.0)]
+        return [
+            float(x) for x in updates.bonus_effects(experience, tf.ones(2), tf.ones((2, 1)), 1.0)
+        ]
 
     np.testing.assert_array_equal(effects(tf.ones(2)), [1, 1, np.nan, 0])
     np.testing.assert_array_equal(effects(tf.zeros(2)), [1, np.nan, np.nan, np.nan])

@@ -177,7 +177,7 @@ def spike_figure(recording, steps):
             at = step, recording.bonuses[step]
             axis.plot(*at, 'o', ms=4, color=_RED)
             axis.annotate(
-                number, at, (0, 4), ha='center', textcoords='offset points', fontweight='bold'
+                str(number), at, (0, 4), ha='center', textcoords='offset points', fontweight='bold'
             )
             panel = drawn.add_subplot(grid[1 + (number - 1) // columns, (number - 1) % columns])
             panel.imshow(recording.frames[step], cmap='gray', vmin=0, vmax=255)
@@ -255,12 +255,13 @@ def video(recording, steps, path, max_frames=500):
     for step in range(0, len(recording.frames), stride):
         image = background.copy()
         frame = Image.fromarray(recording.frames[step]).convert('RGB')
-        image.paste(frame.resize((width, height), Image.NEAREST))
+        image.paste(frame.resize((width, height), Image.Resampling.NEAREST))
         cursor = [x[step], height + 2, x[step], height + strip - 2]
         ImageDraw.Draw(image).line(cursor, fill=figures.INK)
         images.append(image.quantize(32, dither=Image.Dither.NONE))
-    options = {'save_all': True, 'append_images': images[1:], 'optimize': False}
-    images[0].save(path, duration=66, loop=0, **options)
+    images[0].save(
+        path, save_all=True, append_images=images[1:], optimize=False, duration=66, loop=0
+    )
 
 
 _BLUE, _RED = figures.COLOURS[:2]

@@ -90,7 +90,7 @@ def rendered(name, title, caption, figure) -> Figure:
 
 def style():
     """A context that gives figures the same style."""
-    return plt.rc_context(STYLE)
+    return plt.rc_context(STYLE)  # type: ignore[arg-type]
 
 
 def line_styles(methods):

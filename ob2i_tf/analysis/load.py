@@ -170,7 +170,9 @@ def _read_run(folder, name, problems) -> Run | None:
         game = f'DeepSea {config["make_deep_sea.size"]}'
     run = Run(
         folder,
-        *map(printable, (str(method), game, seed)),
+        printable(str(method)),
+        printable(game),
+        printable(seed),
         config,
         _read_environment(folder, report),
         _nothing(COLUMNS['eval']),

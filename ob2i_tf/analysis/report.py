@@ -65,7 +65,7 @@ def write(sources, out, score='score_last', method=None) -> Path:
             (out / 'tables' / f'{shown.name}.{ending}').write_text(text, encoding='utf-8')
     for figure in shown_figures:
         figure.save(out / 'figures')
-    names = {shown.name for shown in (*shown_tables, *shown_figures)}
+    names = {table.name for table in shown_tables} | {figure.name for figure in shown_figures}
     earlier = [f for folder in ('tables', 'figures') for f in (out / folder).iterdir()]
     earlier = sorted(str(file.relative_to(out)) for file in earlier if file.stem not in names)
     if earlier:

@@ -61,7 +61,7 @@ def markdown(table) -> str:
         return f'**{value}**' if best else value
 
     lines = [list(map(text, table.cells)), ['---'] + ['---:'] * (table.cells.shape[1] - 1)]
-    lines += [itertools.starmap(text, row) for row in table.rows()]
+    lines += [list(itertools.starmap(text, row)) for row in table.rows()]
     body = '\n'.join('| ' + ' | '.join(line) + ' |' for line in lines)
     return '\n\n'.join([f'**{table.title}**', body, *table.notes]) + '\n'
 

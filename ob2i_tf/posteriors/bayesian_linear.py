@@ -78,7 +78,7 @@ class BayesianLinearPosterior(SingleHeadPosterior):
         self._copies = 0  # Into the target network.
         kernel = network.heads.output_layer.kernel  # [1, A, D]; the bias stays 0.
         scale = 1.0 if self._released else np.sqrt(prior_variance)
-        self._cholesky = tf.Variable(
+        self.cholesky = tf.Variable(
             scale * tf.eye(kernel.shape[-1], batch_shape=[kernel.shape[1]]),
             trainable=False,
             name='cholesky',
@@ -102,17 +102,17 @@ class BayesianLinearPosterior(SingleHeadPosterior):
 
     def _regress(self):
         """Refits the posterior and draws from it."""
-        size = self._cholesky.shape
+        size = self.cholesky.shape
         moments = tf.zeros(size, tf.float64), tf.zeros(size[:2], tf.float64)
         left = min(self._regression_transitions, self._replay.num_transitions)
         while left:
             rows = self._replay.sample_transitions(min(left, _STATES_PER_PASS))
             moments = self._add_moments(*moments, *rows[:-1])
             left -= len(rows.actions)
-        mean, covariance = regression_posterior(*moments, *self._variances)
+        mean, covariance = regression_posterior(moments[0], moments[1], *self._variances)
         if self._released:
             covariance *= self._variances[0]
-        self._cholesky.assign(tf.cast(tf.linalg.cholesky(covariance), tf.float32))
+        self.cholesky.assign(tf.cast(tf.linalg.cholesky(covariance), tf.float32))
         self._set_mean(tf.cast(mean, tf.float32))
         self._draw()
 
@@ -135,7 +135,7 @@ class BayesianLinearPosterior(SingleHeadPosterior):
     def _draw(self):
         mean = self.network.heads.output_layer.kernel[0]
         self.drawn.assign(
-            mean + tf.linalg.matvec(self._cholesky, self._generator.normal(self.drawn.shape))
+            mean + tf.linalg.matvec(self.cholesky, self._generator.normal(self.drawn.shape))
         )
 
     def state(self) -> dict[str, np.ndarray]:

@@ -92,8 +92,8 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
             trainable=False,
             name='covariances',
         )
-        self._optimizer = optimizer()
-        self._optimizer._create_all_weights(self.variance_head.trainable_variables)
+        self.optimizer = optimizer()
+        self.optimizer._create_all_weights(self.variance_head.trainable_variables)
         self._visit = Compiled(self._visit_pair)
         self._learn = Compiled(self._learn_pair)
         self._greedy = Compiled(self._greedy_actions)
@@ -175,7 +175,7 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
             tape.watch(variables)
             u = tf.gather(self.variance_head(features), action, batch_dims=1)
             loss = tf.reduce_mean(tf.square(total + factor * end - u))
-        self._optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
+        self.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
 
     def _greedy_actions(self, observation):
         return tf.argmax(self.mean(observation)[:, 0], axis=-1, output_type=tf.int32)
