@@ -89,7 +89,7 @@ class BonusOfMeans(bonuses.Bonus):
         super().__init__(name='bonus_of_means')
         self.bonus = bonus
         self.num_quantiles = num_quantiles
-        self.needs_order = bonus.needs_order
+        self.needs_whole_episodes = bonus.needs_whole_episodes
 
     def build(self, frame_shape, seed):
         self.bonus.build(frame_shape, seed)
