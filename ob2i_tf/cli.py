@@ -10,7 +10,7 @@ import sys
 import threading
 import traceback
 
-from ob2i_tf.errors import ConfigError, UserError, missing_package
+from ob2i_tf.errors import ConfigError, UserError, missing_extra
 
 
 def parser(module, description):
@@ -35,7 +35,7 @@ def extra(name):
     try:
         yield
     except ModuleNotFoundError as error:
-        raise SystemExit(f'error: {missing_package(error, name)}') from None
+        raise SystemExit(f'error: {missing_extra(error, name)}') from None
 
 
 def command(expected=(UserError, OSError)):

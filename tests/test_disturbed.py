@@ -81,9 +81,9 @@ def test_a_second_process_is_refused_though_the_lock_is_removed(tmp_path):
 def seal(folder):
     """Makes the manifest of a checkpoint describe what is there."""
     files = [p for p in folder.rglob('*') if p.is_file() and p.name != 'manifest.json']
-    manifest = {str(path.relative_to(folder)): disk.describe(path) for path in files}
+    manifest = {str(path.relative_to(folder)): disk.fingerprint(path) for path in files}
     (folder / 'manifest.json').write_text(json.dumps(manifest))
-    assert not checkpoints.damage(folder)
+    assert not checkpoints.find_damage(folder)
 
 
 def _state(text):

@@ -60,7 +60,7 @@ ORDER = (
     'environments.deep_sea',
     'environments.linear_mdp',
     'environments.registered',
-    'environments.watched',
+    'environments.checked_env',
     'environments',
     'training.build',
     'training.run_state',

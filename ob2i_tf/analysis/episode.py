@@ -21,7 +21,7 @@ import numpy as np
 
 from ob2i_tf import cli
 from ob2i_tf.config import installed
-from ob2i_tf.errors import UserError, missing_package
+from ob2i_tf.errors import UserError, missing_extra
 
 try:
     from PIL import Image, ImageDraw
@@ -33,7 +33,7 @@ try:
 except ModuleNotFoundError as error:
     if __name__ != '__main__':
         raise
-    sys.exit(f'error: {missing_package(error, "analysis")}')
+    sys.exit(f'error: {missing_extra(error, "analysis")}')
 
 NUM_SPIKES = 8  # As in the paper's figure of VideoPinball.
 

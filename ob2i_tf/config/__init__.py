@@ -6,13 +6,13 @@ values <- reading (files and flags -> bindings) <- checking (bindings -> gin's s
 
 from ob2i_tf.config.checking import apply, load, uses
 from ob2i_tf.config.reading import available, read
-from ob2i_tf.config.resolved import bound, constructing, resolved_config, value
+from ob2i_tf.config.resolved import bound, construction_errors, resolved_config, value
 
 __all__ = [
     'apply',
     'available',
     'bound',
-    'constructing',
+    'construction_errors',
     'load',
     'read',
     'resolved_config',

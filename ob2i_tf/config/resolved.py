@@ -52,7 +52,7 @@ def resolved_config(roots=ROOTS):
 
 
 @contextlib.contextmanager
-def constructing():
+def construction_errors():
     """Turns errors of the project's own constructors into a ConfigError."""
     try:
         yield

@@ -54,11 +54,11 @@ class Checkpoints:
             aside.mkdir()
             write(aside)
             files = _files(aside)
-            manifest = {str(path.relative_to(aside)): disk.describe(path) for path in files}
+            manifest = {str(path.relative_to(aside)): disk.fingerprint(path) for path in files}
             (aside / _MANIFEST).write_text(json.dumps(manifest, indent=1))
             for path in files + [aside / _MANIFEST, aside]:
                 disk.sync(path)
-            fault = damage(aside)
+            fault = find_damage(aside)
             if fault:
                 raise CheckpointError(f'{aside} does not read back as it was written: {fault}')
         except BaseException:
@@ -114,7 +114,7 @@ def read_newest(directory, read):
     paths = newest_first(directory)
     faults = []
     for path in paths:
-        fault = damage(path)
+        fault = find_damage(path)
         if not fault:
             try:
                 read(path)
@@ -157,7 +157,7 @@ def write_content(folder, state, arrays, variables) -> None:
     content = io.BytesIO()  # On a full disk NumPy would leave an open archive.
     np.savez_compressed(content, **named)
     (folder / 'arrays.npz').write_bytes(content.getvalue())
-    with disk.named_for_tensorflow(folder) as name:
+    with disk.tensorflow_path(folder) as name:
         variables.write(f'{name}/variables')
 
 
@@ -185,11 +185,11 @@ def arrays_of(part, arrays) -> dict:
 
 def read_variables(folder, variables):
     """Restores a tf.train.Checkpoint; returns its status, on which the caller asserts."""
-    with disk.named_for_tensorflow(folder) as name:
+    with disk.tensorflow_path(folder) as name:
         return variables.read(f'{name}/variables')
 
 
-def damage(path):
+def find_damage(path):
     """Describes the damage of the checkpoint in folder `path`; '' if it is intact."""
     path = Path(path)
     manifest = path / _MANIFEST
@@ -201,7 +201,7 @@ def damage(path):
         for name in sorted(there ^ files.keys()):
             return f'{name} is ' + ('missing' if name in files else 'not part of what was saved')
         for name, description in files.items():
-            if disk.describe(path / name) != description:
+            if disk.fingerprint(path / name) != description:
                 return f'{name} is not what was saved'
     except Exception as error:  # A damaged manifest may hold anything.
         return _described(error)

@@ -21,7 +21,7 @@ from ob2i_tf.errors import UserError
 CHUNK_BYTES = 2**20
 
 
-def describe(path, size=float('inf')):
+def fingerprint(path, size=float('inf')):
     """{'bytes', 'sha256'} of a file or of its first `size` bytes; OSError if it cannot be read."""
     digest = hashlib.sha256()
     with open_regular(path, 'rb') as file:
@@ -115,7 +115,7 @@ def check_identity(path, expected):
 
 
 @contextlib.contextmanager
-def named_for_tensorflow(folder) -> Iterator[str]:
+def tensorflow_path(folder) -> Iterator[str]:
     """A path of `folder` for TensorFlow, whose C++ code encodes it in UTF-8 in any locale."""
     with contextlib.ExitStack() as stack:
         name = str(folder)

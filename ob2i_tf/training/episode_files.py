@@ -187,7 +187,7 @@ class EpisodeFiles:
                                 member.write(chunk)
                 file.flush()
                 os.fsync(file.fileno())
-            segment = {'first_id': ids[0], 'last_id': ids[1], **disk.describe(aside)}
+            segment = {'first_id': ids[0], 'last_id': ids[1], **disk.fingerprint(aside)}
             # The name tells the content: what an older checkpoint refers to is never replaced by
             # other episodes of the same numbers.
             segment['file'] = f'{name}{segment["sha256"][:16]}.npz'
@@ -260,7 +260,7 @@ def _verify(directory, segment):
         size = os.path.getsize(path)
         if size != segment['bytes']:
             raise ReplayDamagedError(f'{path} has {size} bytes, not {segment["bytes"]}')
-        if disk.describe(path)['sha256'] != segment['sha256']:
+        if disk.fingerprint(path)['sha256'] != segment['sha256']:
             raise ReplayDamagedError(f'{path} is not what was saved: its sha256 differs')
     except OSError as error:
         raise ReplayDamagedError(f'{path} cannot be read: {error.strerror}') from error

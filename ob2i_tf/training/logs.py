@@ -106,9 +106,9 @@ class CsvLog:
         self._digest.update(text.getvalue().encode())
         self._left = disk.identity(self._path)
 
-    def describe(self):
-        """See `disk.describe`; FileChangedError if the file is not as it was written."""
-        description = disk.describe(self._path)
+    def fingerprint(self):
+        """See `disk.fingerprint`; FileChangedError if the file is not as it was written."""
+        description = disk.fingerprint(self._path)
         if description['sha256'] != self._digest.hexdigest():
             raise disk.FileChangedError(self._path)
         return description
@@ -116,7 +116,7 @@ class CsvLog:
     def _cut_back(self, seen):
         there = {'bytes': 0}
         if self._path.exists():
-            there = disk.describe(self._path, seen['bytes'])
+            there = disk.fingerprint(self._path, seen['bytes'])
         if {**there, **seen} != there:
             fault = (
                 'rows are changed'
@@ -195,9 +195,9 @@ class RunLogs:
         }
         self._tensorboard = TensorBoard(folder.tensorboard, iteration)
 
-    def describe(self):
+    def fingerprints(self):
         """{table: what a checkpoint says of it}."""
-        return {name: table.describe() for name, table in self._tables.items()}
+        return {name: table.fingerprint() for name, table in self._tables.items()}
 
     def write_game(self, frames, game):
         """Logs a finished training game (a `loop.Game`) at this number of frames."""
@@ -326,7 +326,7 @@ class Profile:
         """Starts or stops at this agent step."""
         if not self._started and self._first <= agent_steps < self._last:
             self._started = True
-            folder = self._recording.enter_context(disk.named_for_tensorflow(self._folder))
+            folder = self._recording.enter_context(disk.tensorflow_path(self._folder))
             tf.profiler.experimental.start(folder)
             self._recording.callback(tf.profiler.experimental.stop)
         if agent_steps >= self._last:

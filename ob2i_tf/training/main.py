@@ -138,7 +138,7 @@ def _run(argv):
     base_dir = values.base_dir or default_base_dir(
         values.gin_files[-1], config.value('make_environment.name'), config.value('Runner.seed')
     )
-    with config.constructing():
+    with config.construction_errors():
         run = runner.Runner(base_dir=os.path.expanduser(base_dir))
     run.run()
 

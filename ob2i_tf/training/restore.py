@@ -49,7 +49,7 @@ def restore(directory, allow_imports: Iterable[str] = ()) -> TrainedAgent:
     config.load([str(folder.config)], allow_imports=allow_imports)
     bound = config.bound(Runner)
     system.set_up(bound['tf32'])
-    with config.constructing():
+    with config.construction_errors():
         environment = build.inspect_environment(bound['environment'])
         pair = [build.build_network(bound['network'], environment) for _ in range(2)]
         posterior = bound['posterior'](*pair, None, bound['num_envs'], 0)

@@ -28,8 +28,7 @@ class RunState:
       actions: Actions [num_envs] of this iteration so far.
       means: Means of this iteration so far.
       files: EpisodeFiles of the replay.
-      tables: Result of `RunLogs.describe` in the checkpoint that was restored; None if there was
-        none.
+      tables: `RunLogs.fingerprints` from the restored checkpoint; None if nothing was restored.
     """
 
     def __init__(self, folder, parts, training_steps, keep):
@@ -59,7 +58,7 @@ class RunState:
         state = {
             'iteration': self.iteration,
             'means': self.means.state(),
-            'tables': logs.describe(),
+            'tables': logs.fingerprints(),
             'agent': parts.agent.state(),
             'replay': self.files.save(),
         }

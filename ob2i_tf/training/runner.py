@@ -25,7 +25,7 @@ from ob2i_tf import (
     updates,
 )
 from ob2i_tf.agent import Agent, check_schedule
-from ob2i_tf.environments.watched import Watched
+from ob2i_tf.environments.checked_env import CheckedVectorEnv
 from ob2i_tf.errors import ConfigError, UserError
 from ob2i_tf.learner import QLearner
 from ob2i_tf.parameters import AtLeast, Within, checked
@@ -290,7 +290,9 @@ class Runner:
 
     def _environments(self, name, count):
         seed = seeds.integer(seeds.stream(self._seed, name, self._state.iteration))
-        return contextlib.closing(Watched(self._make_environment(num_envs=count, seed=seed)))
+        return contextlib.closing(
+            CheckedVectorEnv(self._make_environment(num_envs=count, seed=seed))
+        )
 
     @property
     def _frames_per_step(self):

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Annotated, Literal
 
 import gin
@@ -18,7 +19,7 @@ from ob2i_tf.errors import ConfigError
 from ob2i_tf.parameters import AtLeast, Selects, Within
 from tests.processes import start
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @gin.configurable(module='config_test')
@@ -503,5 +504,5 @@ def test_help():
 
 def test_a_configuration_that_needs_more_memory_than_there_is_is_wrong():
     memory = pytest.raises(ConfigError, match='more memory than there is: .*10000000000')
-    with memory, config.constructing():
+    with memory, config.construction_errors():
         np.empty((10**10, 10**7))

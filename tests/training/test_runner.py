@@ -379,7 +379,7 @@ def test_a_full_disk_ends_the_run_and_leaves_earlier_checkpoints_whole(
     output = run(other, status=1, largest_file_bytes=kilobytes * 1000)
     assert output.splitlines()[-1].startswith(f'error: cannot write to the run folder {other}')
     (whole,) = (other / 'checkpoints').iterdir()
-    assert not checkpoints.damage(whole)
+    assert not checkpoints.find_damage(whole)
     run(other)
     assert all_rows(other) == all_rows(base_dir)
     assert events(other) == events(base_dir)
@@ -565,7 +565,7 @@ def test_nan_stops_the_run_and_keeps_the_last_good_checkpoint(straight, tmp_path
     last = run(other, status=1, **settings).strip().splitlines()[-1]
     assert last.startswith('error: ') and ('loss' in last or 'NaN' in last)
     (kept,) = (other / 'checkpoints').iterdir()
-    assert kept.name == '000000000120' and not checkpoints.damage(kept)
+    assert kept.name == '000000000120' and not checkpoints.find_damage(kept)
 
 
 def test_scores_are_raw_and_returns_are_clipped(tmp_path):

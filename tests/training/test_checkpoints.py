@@ -57,7 +57,7 @@ def linked_to(target):
 def test_a_damaged_manifest_is_skipped(folder, damage, says):
     newest = folder / '000000000020'
     damage(newest)
-    assert checkpoints.damage(newest).startswith(says)
+    assert checkpoints.find_damage(newest).startswith(says)
     assert restored(folder) == 10
 
 
