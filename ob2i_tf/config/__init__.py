@@ -1,7 +1,7 @@
 """The gin layer: a wrong configuration is an error before anything is built.
 
 values <- reading (files and flags -> bindings) <- checking (bindings -> gin's state) <- resolved
-(questions to gin's state).
+(queries of gin's state).
 """
 
 from ob2i_tf.config.checking import apply, load, uses
