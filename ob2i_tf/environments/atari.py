@@ -63,7 +63,7 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
         except OSError as error:
             raise ValueError(f"cannot read ale-py's ROM for {rom!r}: {error}") from error
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
-        self._env = ale_py.AtariVectorEnv(
+        self._env: Any = ale_py.AtariVectorEnv(
             rom,
             num_envs,
             num_threads=num_threads,
@@ -104,7 +104,8 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
         self.metadata['max_episode_steps'] = self._limit_agent_steps
         ale_actions = self._env.ale.get_action_set()
         self.metadata['action_names'] = tuple(action.name for action in ale_actions)
-        self._stacks = None  # [N, 84, 84, history]
+        self._num_actions = len(ale_actions)
+        self._stacks: Any = None  # [N, 84, 84, history]; None before `reset` and after `close`.
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -202,9 +203,9 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
                 f'actions must be integers of shape ({self.num_envs},), '
                 f'got {actions.dtype} of shape {actions.shape}'
             )
-        if actions.min() < 0 or actions.max() >= self.single_action_space.n:
+        if actions.min() < 0 or actions.max() >= self._num_actions:
             raise ValueError(
-                f'actions must be in 0..{self.single_action_space.n - 1}, got {actions.tolist()}'
+                f'actions must be in 0..{self._num_actions - 1}, got {actions.tolist()}'
             )
         return actions.astype(np.int32)
 

@@ -30,6 +30,7 @@ class CheckedVectorEnv(gymnasium.vector.VectorWrapper):
 
     def __init__(self, env: gymnasium.vector.VectorEnv):
         super().__init__(env)
+        self._env: Any = env  # The type VectorEnv lacks the halves of `step`.
         self._call = ''
         self._steps = 0
         self._calls_started = 0
@@ -38,22 +39,24 @@ class CheckedVectorEnv(gymnasium.vector.VectorWrapper):
         tick_seconds = LIMIT_SECONDS / _TICKS
         threading.Thread(target=self._watch, args=(tick_seconds,), daemon=True).start()
 
-    def reset(self, **keywords: Any) -> tuple[np.ndarray, dict[str, Any]]:
-        observations, info = self._guarded('reset', self.env.reset, **keywords)
+    def reset(
+        self, *, seed: int | list[int] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        observations, info = self._guarded('reset', self._env.reset, seed=seed, options=options)
         self._check('observations', observations, *self._observation)
         return observations, info
 
-    def step(self, actions: np.ndarray) -> tuple:
+    def step(self, actions) -> tuple:
         self.step_async(actions)
         return self.step_wait()
 
     def step_async(self, actions: np.ndarray) -> None:
         self._steps += 1
-        self._guarded(f'step {self._steps}', self.env.step_async, actions)
+        self._guarded(f'step {self._steps}', self._env.step_async, actions)
 
     def step_wait(self) -> tuple:
         observations, rewards, terminated, truncated, info = self._guarded(
-            f'step {self._steps}', self.env.step_wait
+            f'step {self._steps}', self._env.step_wait
         )
         per_env = (self.num_envs,)
         self._check('observations', observations, *self._observation)

@@ -21,23 +21,24 @@ class DenseVectorEnv(gymnasium.vector.VectorWrapper):
     def __init__(
         self, make_one: Callable[[], gymnasium.Env], num_envs: int, seed: int, **metadata: Any
     ):
-        super().__init__(
-            SyncVectorEnv([make_one] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP)
+        self._copies: Any = SyncVectorEnv(
+            [make_one] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP
         )
+        super().__init__(self._copies)
         self.metadata = {**self.env.metadata, 'history': 1, 'frames_per_step': 1, **metadata}
-        self._seeds: list[int] | None = self._spawn(seed)
+        self._seeds = self._spawn(seed)
 
-    def _spawn(self, seed: int) -> list[int]:
+    def _spawn(self, seed):
         """A seed per copy; neighbouring seeds and copies share no random stream."""
         words = np.random.SeedSequence(seed).generate_state(self.num_envs, np.uint64)
         return [int(word >> np.uint64(1)) for word in words]
 
     def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
+        self, *, seed: int | list[int] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
         """Starts all copies; the first call, and every call with `seed`, seeds each separately."""
         seeds = self._seeds if seed is None else self._spawn(seed)
-        observations, info = self.env.reset(seed=seeds, options=options)
+        observations, info = self._copies.reset(seed=seeds, options=options)
         self._seeds = None
         return observations, info
 
@@ -46,7 +47,7 @@ class DenseVectorEnv(gymnasium.vector.VectorWrapper):
         self._actions = actions
 
     def step_wait(self) -> tuple:
-        observations, rewards, terminated, truncated, infos = self.env.step(self._actions)
+        observations, rewards, terminated, truncated, infos = self._copies.step(self._actions)
         over = terminated | truncated
         final_observations = observations.copy()
         for index in np.flatnonzero(over):
@@ -55,6 +56,6 @@ class DenseVectorEnv(gymnasium.vector.VectorWrapper):
         info = {'raw_rewards': rewards, 'game_over': over, 'final_obs': final_observations}
         return observations, rewards, terminated, truncated, info
 
-    def step(self, actions: np.ndarray) -> tuple:
+    def step(self, actions) -> tuple:
         self.step_async(actions)
         return self.step_wait()
