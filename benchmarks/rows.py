@@ -11,13 +11,13 @@ fastest of a row's runs is reported: what else a machine does only slows a run d
 """
 
 import argparse
-import csv
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from ob2i_tf import config
+from ob2i_tf.training.run_folder import RunFolder
 
 STEPS = 240  # Agent steps an iteration.
 SETTINGS = {
@@ -49,8 +49,8 @@ def speeds(file):
             check=True,
             stderr=subprocess.DEVNULL,
         )
-        with open(Path(folder) / 'train.csv', newline='') as table:
-            rates = [float(row['agent_steps_per_second']) for row in csv.DictReader(table)]
+        rows = RunFolder(folder).rows('train')
+    rates = [float(row['agent_steps_per_second']) for row in rows]
     return rates[1], rates[3]
 
 

@@ -113,7 +113,7 @@ def test_changed_rows_are_noticed(tmp_path):
     logs.CsvLog(path, ('a', 'b'), seen)
     assert path.read_text() == 'a,b\n1,2.5\n'
     path.write_text('a,b\n1,2.6\n')
-    with pytest.raises(errors.CheckpointError, match='rows are changed'):
+    with pytest.raises(errors.CheckpointError, match='rows were changed'):
         logs.CsvLog(path, ('a', 'b'), seen)
     assert path.read_text() == 'a,b\n1,2.6\n'
 
@@ -172,7 +172,7 @@ def test_only_what_is_synced_is_certain_after_a_power_cut(tmp_path):
     disk = power.Disk(power.look(tmp_path, known))
 
     def after(change, *synced):
-        """Disks that may be left after that, as {path: content}; the first has what is certain."""
+        """Disks that may be left then, as {path: content}; the first holds only synced data."""
         change()
         disk.see(power.look(tmp_path, known))
         for path in synced:
@@ -232,11 +232,11 @@ def test_mutated_configurations():
 
 def test_a_checkpoint_damaged_again_at_the_same_step_does_not_stop_a_run(tmp_path):
     checkpoints = Checkpoints(tmp_path, keep=2)
-    write = lambda folder: (folder / 'content').write_text('whole')  # noqa: E731
+    write = lambda folder: (folder / 'content').write_text('intact')  # noqa: E731
     checkpoints.save(10, write)
     for _ in range(2):
         checkpoints.save(20, write)
-        (tmp_path / '000000000020' / 'content').write_text('spoilt')
+        (tmp_path / '000000000020' / 'content').write_text('damaged')
         assert checkpoints.restore(lambda folder: None)
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ['000000000010', 'damaged-000000000020', 'damaged-000000000020-1']

@@ -63,6 +63,7 @@ ORDER = (
     'environments.checked_env',
     'environments',
     'training.build',
+    'training.failures',
     'training.run_state',
     'training.runner',
     'training.restore',
@@ -82,7 +83,7 @@ ORDER = (
     'analysis.__main__',
     'analysis.episode',
 )
-# What knows nothing of how agents learn: the prefixes of what it may import.
+# Modules independent of learning, and the prefixes of the modules they may import.
 APART = {
     'environments': ('environments', 'types', 'errors', 'parameters'),
     'analysis': (
@@ -107,6 +108,7 @@ APART = {
         'errors',
         'training.loop',
         'training.restore',
+        'training.run_folder',
     ),
 }
 

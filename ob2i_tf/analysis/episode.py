@@ -22,6 +22,7 @@ import numpy as np
 from ob2i_tf import cli
 from ob2i_tf.config import installed
 from ob2i_tf.errors import UserError, missing_extra
+from ob2i_tf.training.run_folder import RunFolder
 
 try:
     from PIL import Image, ImageDraw
@@ -86,7 +87,7 @@ def record(run, seed=0, max_steps=3000, allow_imports=()) -> Recording:
     from ob2i_tf import acting, bonuses, config
     from ob2i_tf.training.restore import restore
 
-    if not (Path(run) / 'config.gin').is_file():
+    if not RunFolder(run).config.is_file():
         raise UserError(f'{run} is not a run folder: it has no config.gin')
     agent = restore(run, allow_imports)
     with contextlib.closing(agent.environment(num_envs=1, seed=seed)) as env:

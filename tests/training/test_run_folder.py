@@ -1,10 +1,12 @@
-"""Run folders are found behind symbolic links, and each once."""
+"""Run folders are found, each once, and count the iterations that are saved."""
 
 import os
 
+import pytest
+
 from ob2i_tf import evaluate
 from ob2i_tf.analysis import load
-from ob2i_tf.training.run_folder import find_runs
+from ob2i_tf.training.run_folder import RunFolder, find_runs
 from tests.analysis.folders import write_run
 
 
@@ -19,10 +21,34 @@ def test_links_are_followed_and_loops_end(tmp_path):
     (here / 'replay').mkdir()
     (here / 'replay' / 'again').symlink_to(tmp_path, target_is_directory=True)
     linked = runs / 'a link' / away.relative_to(tmp_path / 'disk')
-    assert find_runs(runs, ['config.gin']) == [linked, here]
-    assert find_runs(runs / 'a link', ['config.gin']) == [linked]
-    assert find_runs(tmp_path, ['config.gin']) == [away, here]
-    assert find_runs(runs, ['no such file']) == []
+    assert find_runs(runs) == [linked, here]
+    assert find_runs(runs / 'a link') == [linked]
+    assert find_runs(tmp_path) == [away, here]
+    (away / 'config.gin').unlink()
+    assert find_runs(runs) == [here] and find_runs(runs, damaged=True) == [linked, here]
+
+
+@pytest.mark.parametrize(
+    'rows, checkpoints, saved',
+    [
+        ('', [], 0),
+        ('', ['000000000000'], 0),
+        ('0,20\n1,40\n', ['000000000040'], 2),
+        ('0,20\n1,40\n', ['000000000020', '000000000040-1', '.writing-000000000060'], 2),
+        ('0,20\n1,40\n', ['000000000030'], 1),
+        ('0,20\n1,40\n', [], 0),
+        ('0,20\n1,40\n2,6', ['000000000060'], 2),
+        ('0,\n1,40\n', ['000000000040'], 2),
+        ('0,20\n1,?\n', ['000000000040'], 1),
+    ],
+)
+def test_an_iteration_counts_once_a_checkpoint_holds_it(tmp_path, rows, checkpoints, saved):
+    folder = RunFolder(tmp_path)
+    assert folder.num_iterations() == 0
+    folder.table('train').write_text('iteration,agent_steps\n' + rows)
+    for name in checkpoints:
+        (folder.checkpoints / name).mkdir(parents=True)
+    assert folder.num_iterations() == saved
 
 
 def test_all_that_read_run_folders_find_them_once(tmp_path):
@@ -31,6 +57,6 @@ def test_all_that_read_run_folders_find_them_once(tmp_path):
     runs.mkdir()
     for name in ('one', 'two'):
         (runs / name).symlink_to(away, target_is_directory=True)
-    assert evaluate.find([runs, away, tmp_path]) == [away]
+    assert evaluate.run_folders([runs, away, tmp_path]) == [away]
     (run,), problems = load.load([runs, tmp_path])
     assert run.path.resolve() == away and not problems
