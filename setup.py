@@ -1,4 +1,4 @@
-"""Package of ob2i_tf; `pip install -c constraints.txt .` takes the one tested set of releases."""
+"""Packaging; `pip install -c constraints.txt .` installs the tested set of releases."""
 
 import os
 import re
@@ -8,15 +8,15 @@ from setuptools import find_packages, setup
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def read(name):
+def read(name: str) -> str:
     with open(os.path.join(HERE, name), encoding='utf-8') as file:
         return file.read()
 
 
-def data_folders():
-    """Package name -> folder for gin/ and third_party/, which install below ob2i_tf/_data/.
+def data_folders() -> dict[str, str]:
+    """{package: folder} for gin/ and third_party/, which are installed below ob2i_tf/_data/.
 
-    At the top level of site-packages a folder gin/ would mix with gin-config.
+    At the top level of site-packages a folder gin/ would collide with gin-config.
     """
     os.chdir(HERE)
     return {
@@ -44,8 +44,8 @@ setup(
         **{package: ['*'] for package in (*DATA, 'ob2i_tf.analysis.templates')},
     },
     entry_points={'console_scripts': ['ob2i-tf = ob2i_tf.training.main:main']},
-    # TF-Agents pins typing-extensions 4.5.0. The lower bounds keep pip from walking back through
-    # years of releases in search of a set that accepts it.
+    # TF-Agents pins typing-extensions to 4.5.0. The lower bounds stop pip from trying years of old
+    # releases in search of a set that accepts it.
     install_requires=[
         'tensorflow>=2.21,<2.22',
         'tf-keras>=2.21,<2.22',

@@ -13,9 +13,7 @@ by 10 to 25 % from run to run, so compare only within a table.
 
 import argparse
 import contextlib
-import csv
 import tempfile
-from pathlib import Path
 
 from ob2i_tf.training import system
 
@@ -202,8 +200,7 @@ def whole_run(file, bindings, num_envs, steps):
         )
         runner = Runner(base_dir=folder)
         runner.run()
-        with open(Path(folder) / 'train.csv', newline='') as table:
-            rate = float(list(csv.DictReader(table))[-1]['agent_steps_per_second'])
+        rate = float(runner.folder.rows('train')[-1]['agent_steps_per_second'])
     total = steps / rate
     shares = {name: seconds / total for name, seconds in runner.parts.timers.seconds.items()}
     shares['all else'] = 1 - sum(shares.values())

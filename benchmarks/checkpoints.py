@@ -11,7 +11,6 @@ ob2i_atari.gin: two networks of 10 heads and Adam's two moments.
 
 import argparse
 import concurrent.futures
-import csv
 import functools
 import multiprocessing
 import os
@@ -30,6 +29,7 @@ import psutil
 from ob2i_tf import environments, networks, optimizers, replay, types
 from ob2i_tf.learner import QLearner
 from ob2i_tf.training.episode_files import EpisodeFiles
+from ob2i_tf.training.run_folder import RunFolder
 
 import tensorflow as tf  # isort: skip
 
@@ -128,7 +128,6 @@ def preemption_rows(transitions):
         'Agent.learning_starts': 10_000_000,
     }
     with tempfile.TemporaryDirectory() as folder:
-        games = Path(folder) / 'episodes.csv'
         process = subprocess.Popen(
             [
                 sys.executable,
@@ -140,7 +139,7 @@ def preemption_rows(transitions):
             ],
             stderr=subprocess.DEVNULL,
         )
-        while not games.exists() or _agent_steps(games) < transitions:
+        while _agent_steps(folder) < transitions:
             time.sleep(1)
             if process.poll() is not None:
                 raise SystemExit(f'the run ended by itself, status {process.returncode}')
@@ -150,9 +149,8 @@ def preemption_rows(transitions):
         yield f'SIGTERM at {transitions:,} agent steps: until the process has ended', took, 's'
 
 
-def _agent_steps(games):
-    with open(games, newline='') as file:
-        return sum(int(row['length']) for row in csv.DictReader(file) if row['length'])
+def _agent_steps(folder):
+    return sum(int(row['length']) for row in RunFolder(folder).rows('episodes'))
 
 
 def main():

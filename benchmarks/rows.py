@@ -11,13 +11,13 @@ run of each is reported, since other work on the machine only slows runs down.
 """
 
 import argparse
-import csv
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from ob2i_tf import config
+from ob2i_tf.training.run_folder import RunFolder
 
 STEPS = 240  # Agent steps per iteration.
 SETTINGS = {
@@ -49,8 +49,8 @@ def speeds(file):
             check=True,
             stderr=subprocess.DEVNULL,
         )
-        with open(Path(folder) / 'train.csv', newline='') as table:
-            rates = [float(row['agent_steps_per_second']) for row in csv.DictReader(table)]
+        rows = RunFolder(folder).rows('train')
+    rates = [float(row['agent_steps_per_second']) for row in rows]
     return rates[1], rates[3]
 
 

@@ -171,6 +171,6 @@ def hide_folder(path):
 
 
 def limit_steps_of_environments(seconds):
-    from ob2i_tf.environments import watched
+    from ob2i_tf.environments import checked_env
 
-    watched.LIMIT_SECONDS = seconds
+    checked_env.LIMIT_SECONDS = seconds

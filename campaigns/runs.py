@@ -4,7 +4,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from ob2i_tf.training.checkpoints import damage
+from ob2i_tf.training.checkpoints import find_damage
 from tests import processes
 
 BINDINGS = (
@@ -100,7 +100,7 @@ def checkpoints(base_dir):
 
 def damaged(base_dir):
     folder = Path(base_dir) / 'checkpoints'
-    return [name for name in checkpoints(base_dir) if damage(folder / name)]
+    return [name for name in checkpoints(base_dir) if find_damage(folder / name)]
 
 
 def one_line(status, printed):

@@ -68,7 +68,7 @@ def halfway(process, trials):
     """A trial that has a checkpoint and is not complete, with its process and worker."""
     while process.poll() is None:
         for trial, processes in workers_of(trials).items():
-            if trial.newest_checkpoint() and not trial.complete():
+            if trial.folder.newest_checkpoint() and not trial.complete():
                 return trial, processes
     raise SystemExit('the sweep ended too early')
 

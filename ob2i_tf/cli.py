@@ -1,4 +1,4 @@
-"""What all commands share: parsing of arguments, errors in one line, streams and Ctrl-C."""
+"""Shared by all commands: parsing of arguments, one-line errors, standard streams and Ctrl-C."""
 
 import argparse
 import contextlib
@@ -9,12 +9,13 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Callable, Iterator
 
-from ob2i_tf.errors import ConfigError, UserError, missing_package
+from ob2i_tf.errors import ConfigError, UserError, missing_extra
 
 
-def parser(module, description):
-    """The parser of `python -m <module>`, whose help shows the description as it is."""
+def parser(module: str, description: str | None) -> argparse.ArgumentParser:
+    """The parser of `python -m <module>`; its help shows the description verbatim."""
     return argparse.ArgumentParser(
         f'python -m {module}',
         description=description,
@@ -22,38 +23,44 @@ def parser(module, description):
     )
 
 
-def count(text, least=1):
-    """Type of an argument that is an integer of at least `least`."""
+def count(text: str, least: int = 1) -> int:
+    """Parses an argument that must be an integer of at least `least`."""
     if not text.isdecimal() or int(text) < least:
         raise argparse.ArgumentTypeError(f'must be an integer >= {least}, got {text!r}')
     return int(text)
 
 
 @contextlib.contextmanager
-def extra(name):
-    """Ends the program with one line if a package of this extra is missing in an import."""
+def extra(name: str) -> Iterator[None]:
+    """Context of imports that ends the program with one line if a package of an extra is missing.
+
+    Args:
+      name: Name of the extra.
+    """
     try:
         yield
     except ModuleNotFoundError as error:
-        raise SystemExit(f'error: {missing_package(error, name)}') from None
+        raise SystemExit(f'error: {missing_extra(error, name)}') from None
 
 
-def command(expected=(UserError, OSError)):
+def command(
+    expected: type[Exception] | tuple[type[Exception], ...] = (UserError, OSError),
+) -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Decorates the `main` of a command, which returns the exit status.
 
     An expected error becomes one line and exit status 1, or 2 for a ConfigError; any other
     exception is a bug, whose traceback is printed before the line. Standard streams that the shell
-    closed are opened, and any path can be printed. Ctrl-C, unless ignored, ends the command at
-    once, with one line and exit status 130; a command installs another handler when it has
-    something to save.
+    closed are reopened, and any path can be printed. Ctrl-C, unless ignored, ends the command at
+    once with one line and exit status 130; a command that has something to save installs another
+    handler.
 
     Args:
       expected: Exceptions that the user can fix.
     """
 
-    def decorate(main):
+    def decorate(main: Callable[..., int]) -> Callable[..., int]:
         @functools.wraps(main)
-        def wrapped(*arguments, **keywords):
+        def wrapped(*arguments, **keywords) -> int:
             _set_up_streams()
             with _ended_by_interrupts():
                 try:
@@ -71,11 +78,11 @@ def command(expected=(UserError, OSError)):
     return decorate
 
 
-def print_error(error):
+def print_error(error: Exception | str) -> None:
     """Prints an error to stderr as one line."""
-    # gin adds lines that say which configurable was being called.
+    # gin appends lines about the configurable that was being called.
     message = str(error).partition('\n  In call to configurable')[0]
-    with contextlib.suppress(OSError):  # Nobody may read stdout any more.
+    with contextlib.suppress(OSError):  # The reader of stdout may be gone.
         sys.stdout.flush()
     print('error:', ' '.join(message.split()), file=sys.stderr, flush=True)
 
@@ -84,7 +91,7 @@ def print_error(error):
 def _ended_by_interrupts():
     previous = signal.getsignal(signal.SIGINT)
     in_thread = threading.current_thread() is not threading.main_thread()
-    if in_thread or previous == signal.SIG_IGN:  # A shell script ignores it for `command &`.
+    if in_thread or previous == signal.SIG_IGN:  # Shell scripts ignore it for `command &`.
         yield
         return
     signal.signal(signal.SIGINT, _end)
@@ -98,7 +105,7 @@ def _set_up_streams():
     for number in range(3):
         try:
             os.fstat(number)
-        except OSError:  # Otherwise the next file gets this number, and the output of C++ code.
+        except OSError:  # Else the next file gets this number, and C++ code writes to it.
             os.open(os.devnull, os.O_RDWR)
     sys.stdout = sys.stdout or open(os.devnull, 'w')
     sys.stderr = sys.stderr or open(os.devnull, 'w')
@@ -108,6 +115,6 @@ def _set_up_streams():
 
 def _end(number, frame):
     del frame
-    with contextlib.suppress(OSError):  # Nobody may read it any more.
+    with contextlib.suppress(OSError):  # The reader may be gone.
         os.write(2, b'\nerror: interrupted\n')
     os._exit(128 + number)

@@ -1,12 +1,12 @@
-"""Errors that the user can fix: the program ends with one line that says how, not a traceback."""
+"""Errors the user can fix: the program ends with one line that says how, not with a traceback."""
 
 
 class UserError(Exception):
-    """A run that cannot start or go on for a reason outside the code; exit status 1."""
+    """A run cannot start or continue for a reason outside the code; exit status 1."""
 
 
 class ConfigError(UserError):
-    """A configuration that is wrong; its message names the file or flag, and the binding; 2."""
+    """A wrong configuration; the message names the file or flag, and the binding; status 2."""
 
 
 class NotFiniteError(UserError):
@@ -14,10 +14,10 @@ class NotFiniteError(UserError):
 
 
 class CheckpointError(UserError):
-    """A run folder that cannot be resumed from."""
+    """A run folder that a run cannot resume from."""
 
 
-def missing_package(error: ModuleNotFoundError, extra):
-    """What to say of a package of one of the project's extras."""
-    package = error.name.partition('.')[0]
+def missing_extra(error: ModuleNotFoundError, extra: str) -> str:
+    """The message for a missing package that belongs to one of the project's extras."""
+    package = (error.name or '').partition('.')[0]
     return f"{package} is missing: pip install -c constraints.txt -e '.[{extra}]'"

@@ -1,14 +1,13 @@
-"""Plays games with the trained agents of runs, by one way of acting or by several.
+"""Plays games with the trained agents of runs, with one or more action preferences.
 
   python -m ob2i_tf.evaluate runs/mazes --preferences=vote,head --games=20 --out=evaluation.csv
 
-The newest whole checkpoint of every run at or below the paths is played with the run's own
-environment and its evaluation epsilon; nothing is written into a run folder. A row is a game: run
-(its folder, absolute), agent_steps (that the run had taken), preferences, game, score (raw
-rewards), length (agent steps). A game that has not ended after --max_steps is cut off, its score
-and length those up to there. The file is replaced at the end, if any game was played; until then
-rows are in FILE.playing. A config.gin may import modules of installed distributions, and others
-only if --allow_imports names them.
+For every run at or below the paths, the newest intact checkpoint plays in the environment of that
+run with its evaluation epsilon; nothing is written into a run folder. Each row is one game: run
+(absolute path of its folder), agent_steps (taken by the run before), preferences, game (its
+number), score (sum of raw rewards), length (agent steps). A game longer than --max_steps is cut off
+there. Rows are written to FILE.playing, which replaces FILE at the end if any game was played. A
+config.gin may import modules of installed distributions, and others that --allow_imports names.
 Exit status: 0 all runs were played, 1 some could not be, 2 the command line is wrong.
 """
 
@@ -19,6 +18,9 @@ import functools
 import itertools
 import os
 import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,23 +29,34 @@ from ob2i_tf.config import installed
 from ob2i_tf.errors import UserError
 from ob2i_tf.training.run_folder import find_runs
 
+if TYPE_CHECKING:  # They import TensorFlow.
+    from ob2i_tf.acting import Policy
+    from ob2i_tf.training.restore import TrainedAgent
+
 COLUMNS = ('run', 'agent_steps', 'preferences', 'game', 'score', 'length')
 PREFERENCES = ('vote', 'head', 'mean')
 
 
-def games(agent, policy, count, seed=0, max_steps=200_000, epsilon=None):
+def play_games(
+    agent: 'TrainedAgent',
+    policy: 'Policy',
+    count: int,
+    seed: int = 0,
+    max_steps: int = 200_000,
+    epsilon: float | None = None,
+) -> Iterator[tuple[float, int]]:
     """Plays `count` games, one after another.
 
     Args:
-      agent: A `restore.TrainedAgent`, whose configuration is gin's.
-      policy: an `acting.Policy`; a head it follows is drawn for each game.
-      count: games.
-      seed: of environments, heads, epsilon and ties; the same for each way of acting.
-      max_steps: agent steps after which a game is cut off.
-      epsilon: None: that of the run's evaluation.
+      agent: Trained agent, restored last, so that gin holds its configuration.
+      policy: Policy of the games; if it follows a head, one is drawn for each game.
+      count: Number of games.
+      seed: Seed of environments, heads, random actions and ties.
+      max_steps: Agent steps after which a game is cut off.
+      epsilon: Probability of a random action; None: as in the evaluation of the run.
 
     Yields:
-      (score, length) of each.
+      The score and the length of each game.
     """
     from ob2i_tf.training import loop
 
@@ -62,9 +75,9 @@ def games(agent, policy, count, seed=0, max_steps=200_000, epsilon=None):
             yield score, length
 
 
-def find(paths):
-    """Real paths of the run folders at or below the paths; a UserError for a path without any."""
-    found = []
+def run_folders(paths: Iterable[str | Path]) -> list[Path]:
+    """Real paths of the run folders at or below `paths`; UserError if a path has none."""
+    found: list[Path] = []
     for path in paths:
         folders = find_runs(path)
         if not folders:
@@ -76,18 +89,20 @@ def find(paths):
 def _names(text):
     names = text.split(',')
     if not set(names) <= set(PREFERENCES):
-        raise argparse.ArgumentTypeError(f'{text!r}: some of {",".join(PREFERENCES)}')
+        raise argparse.ArgumentTypeError(
+            f'must be one or more of {",".join(PREFERENCES)}, got {text!r}'
+        )
     return names
 
 
 def _probability(text):
     if not 0 <= float(text) <= 1:
-        raise argparse.ArgumentTypeError(f'{text} is not in 0..1')
+        raise argparse.ArgumentTypeError(f'must be in 0..1, got {text}')
     return float(text)
 
 
 @cli.command()
-def main(argv=None):
+def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit status."""
     parser = cli.parser('ob2i_tf.evaluate', __doc__)
     parser.add_argument('runs', nargs='+', type=os.path.expanduser, metavar='RUNS')
@@ -95,7 +110,7 @@ def main(argv=None):
     parser.add_argument('--games', type=cli.count, default=20)
     parser.add_argument('--max_steps', type=cli.count, default=200_000)
     parser.add_argument(
-        '--epsilon', type=_probability, help="default: that of the run's evaluation"
+        '--epsilon', type=_probability, help='default: as in the evaluation of the run'
     )
     parser.add_argument('--seed', type=functools.partial(cli.count, least=0), default=0)
     parser.add_argument(
@@ -110,7 +125,7 @@ def main(argv=None):
     from ob2i_tf.training.restore import restore
 
     failed, played_any = 0, False
-    folders = find(arguments.runs)
+    folders = run_folders(arguments.runs)
     aside = f'{arguments.out}.playing'
     with open(aside, 'w', newline='', encoding='utf-8', errors='surrogateescape') as file:
         rows = csv.writer(file, lineterminator='\n')
@@ -129,7 +144,7 @@ def main(argv=None):
                     cli.print_error(f'{folder}: {error}')
                     failed += 1
                     continue
-                played = games(
+                played = play_games(
                     agent,
                     policy,
                     arguments.games,

@@ -1,26 +1,25 @@
-"""Many runs by one command: gin files x tasks x values of bindings x seeds.
+"""Runs many trials with one command: gin files x tasks x values of bindings x seeds.
 
   python -m ob2i_tf.sweep --gin_files=ob2i_atari.gin --tasks=atari49 --seeds=5 --address=auto
   python -m ob2i_tf.sweep --base_dir=runs/mazes \
       --gin_files=ob2i_mnist_maze.gin --gin_files=bebu_mnist_maze.gin \
       --grid='make_mnist_maze.wall_density = 0.3, 0.4' --grid='make_mnist_maze.maze_seed = 0, 1'
 
-A trial is a run of the program in <base_dir>/<gin file>/<values>/<task>/seed<seed>; its output goes
-to seed<seed>.log beside that folder. Trials run on this machine's cores, or with --address on Ray:
-'local' for Ray on this machine, which shares GPUs out, else a cluster, whose machines must share
-the folder. Run again, the sweep runs the trials that are not complete; an interrupted trial resumes
-from its checkpoint, wherever it is started next. A trial that ends without a new checkpoint is
-started again at most --retries times, and one whose folder or checkpoints vanish never. A folder
-that holds a run of another configuration stops the sweep before anything runs; more iterations
-continue a finished trial. --print writes a shell command for each trial instead, for other
-schedulers.
+A trial is one run, in <base_dir>/<gin file>/<values>/<task>/seed<seed>; its output goes to
+seed<seed>.log beside that folder. Trials run on the cores of this machine or, with --address, on
+Ray: 'local' means Ray on this machine, which distributes its GPUs; any other address is a cluster,
+whose machines must share the folder. Run again, the sweep runs the trials that are not complete; an
+interrupted trial resumes from its checkpoint, wherever it is started next. A trial that ends
+without a new checkpoint is restarted at most --retries times, and a trial whose folder or
+checkpoints vanish is not restarted. A folder that holds a run with another configuration stops the
+sweep before anything runs; a larger num_iterations extends finished trials. --print writes a shell
+command per trial instead, for other schedulers.
 Exit status: 0 all trials are complete, 1 some are not, 2 the command line or a configuration is
 wrong.
 """
 
 import collections
 import concurrent.futures
-import csv
 import ctypes
 import dataclasses
 import functools
@@ -34,7 +33,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 from ob2i_tf import cli, config
 from ob2i_tf.environments import games
@@ -43,66 +45,50 @@ from ob2i_tf.training import disk
 from ob2i_tf.training import main as program
 from ob2i_tf.training.run_folder import RunFolder
 
-_LAST_LINES = 5  # Of a log, reported of a trial that failed.
-_SAVING_SECONDS = 600  # At most, for a process that was told to save and end.
+_LAST_LINES = 5  # Lines of the log that are reported when a trial fails.
+_SAVING_SECONDS = 600  # Time limit for a process to save and end.
 _PR_SET_PDEATHSIG = 1
 
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """One run: its command line, and the state of its folder."""
+    """One run: its command line and the state of its folder."""
 
     gin_file: str
-    bindings: tuple
+    bindings: tuple[str, ...]
     base_dir: Path
     num_iterations: int
 
     @property
-    def arguments(self):
+    def arguments(self) -> list[str]:
         return [
             f'--gin_files={self.gin_file}',
             *(f'--gin_bindings={binding}' for binding in self.bindings),
             f'--base_dir={self.base_dir}',
         ]
 
-    def rows(self):
-        """The complete rows of train.csv, one per finished iteration."""
-        try:
-            text = disk.read_text(self.base_dir / 'train.csv', errors='replace')
-        except OSError:
-            return []
-        return list(csv.DictReader(text[: text.rfind('\n') + 1].splitlines()))
+    @property
+    def folder(self) -> RunFolder:
+        return RunFolder(self.base_dir)
 
-    def newest_checkpoint(self):
-        """Name of the newest checkpoint, which begins with 12 digits of agent steps; or ''."""
-        try:
-            names = os.listdir(self.base_dir / 'checkpoints')
-        except OSError:
-            return ''
-        return max((name for name in names if name[0].isdigit()), default='')
+    def newest_path(self) -> Path | None:
+        """The newest checkpoint; without one the run folder; None if that is missing too."""
+        checkpoint = self.folder.newest_checkpoint()
+        return checkpoint or (self.base_dir if self.base_dir.is_dir() else None)
 
-    def newest_path(self):
-        """The newest checkpoint, else the run folder, else None: as far as they exist."""
-        checkpoint = self.newest_checkpoint()
-        if checkpoint:
-            return self.base_dir / 'checkpoints' / checkpoint
-        return self.base_dir if self.base_dir.is_dir() else None
-
-    def complete(self):
-        """Whether all iterations are done and the last one, whose row comes first, is saved."""
-        rows = self.rows()
-        if not (self.base_dir / 'config.gin').exists() or len(rows) < self.num_iterations:
-            return False
-        if not rows:
-            return True
-        steps = rows[-1].get('agent_steps') or ''  # Not a number if the row is damaged.
-        return steps.isdecimal() and self.newest_checkpoint() >= steps.zfill(12)
+    def complete(self) -> bool:
+        """Whether all iterations are logged and the last one is saved."""
+        logged = len(self.folder.rows('train'))
+        return (
+            self.folder.config.exists()
+            and self.num_iterations <= logged == self.folder.num_iterations()
+        )
 
     @property
-    def log(self):
-        return _log_of(self.base_dir)
+    def log(self) -> Path:
+        return _log_path(self.base_dir)
 
-    def last_lines(self):
+    def last_lines(self) -> list[str]:
         try:
             lines = re.split(r'[\r\n]+', self.log.read_text(errors='replace'))
         except OSError:
@@ -110,21 +96,21 @@ class Trial:
         return [line.strip() for line in lines if line.strip()][-_LAST_LINES:]
 
 
-def _log_of(base_dir):
+def _log_path(base_dir: Path) -> Path:
     return base_dir.with_name(base_dir.name + '.log')
 
 
-def parse_grid(text):
+def parse_grid(text: str) -> tuple[str, list[str]]:
     """'Name.parameter = 1, (2, 3)' -> ('Name.parameter', ['1', '(2, 3)'])."""
-    name, equals, values = text.partition('=')
-    values = [value.strip() for value in _split(values)]
+    name, equals, right = text.partition('=')
+    values = [value.strip() for value in _split(right)]
     if not equals or not name.strip() or not all(values):
         raise ConfigError(f'--grid={text!r}: expected NAME = VALUE, VALUE, ...')
     return name.strip(), values
 
 
 def _split(values):
-    """At the commas outside of strings and brackets; values of gin are not Python's."""
+    """Splits at the commas outside strings and brackets, since gin's values are not Python's."""
     strings = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""")
     masked = strings.sub(lambda match: '_' * len(match[0]), values)
     parts, depth, start = [], 0, 0
@@ -136,32 +122,41 @@ def _split(values):
     return [*parts, values[start:]]
 
 
-def trials(gin_files, base_dir, grid=(), tasks=(), seeds=1, bindings=()):
-    """All combinations, the seeds innermost.
+def trials(
+    gin_files: Sequence[str],
+    base_dir: str | Path,
+    grid: Iterable[tuple[str, Sequence[str]]] = (),
+    tasks: Sequence[str] = (),
+    seeds: int = 1,
+    bindings: Sequence[str] = (),
+) -> list[Trial]:
+    """All combinations, with seeds innermost.
 
     Args:
       gin_files: Names of gin files.
-      base_dir: The sweep's folder.
-      grid: Several (name of a parameter, its values in gin syntax).
-      tasks: Names of environments; none: that of the gin file.
-      seeds: Their number, from 0.
+      base_dir: Folder of the sweep.
+      grid: Names of parameters, each with its values in gin syntax.
+      tasks: Names of environments; if empty, the gin file names the environment.
+      seeds: Number of seeds, counted from 0.
       bindings: Bindings of all trials.
 
     Raises:
-      ConfigError: For the first trial whose configuration is wrong, or whose folder is another's.
-      UserError: For the first whose folder holds a run of another configuration.
+      ConfigError: The configuration of a trial is wrong, or two trials have the same folder.
+      UserError: The folder of a trial holds a run with another configuration.
     """
-    made = {}
+    made: dict[Path, Trial] = {}
     choices = [[(name, value) for value in values] for name, values in grid]
     for gin_file, chosen, task, seed in itertools.product(
-        gin_files, list(itertools.product(*choices)), tasks or [None], range(seeds)
+        gin_files, list(itertools.product(*choices)), tasks or [''], range(seeds)
     ):
         folders = [os.path.splitext(os.path.basename(gin_file))[0]]
         folders += [f'{name.rpartition(".")[2]}={value}' for name, value in chosen]
         folders += [task] if task else []
         folders = [re.sub(r'[^A-Za-z0-9_.=-]+', '_', folder) for folder in folders]
         folder = Path(base_dir, *folders, f'seed{seed}')
-        fixed = {'Runner.seed': seed, **({'make_environment.name': task} if task else {})}
+        fixed: dict[str, Any] = {'Runner.seed': seed}
+        if task:
+            fixed['make_environment.name'] = task
         all_bindings = (
             *(f'{name} = {value!r}' for name, value in fixed.items()),
             *bindings,
@@ -178,12 +173,12 @@ def trials(gin_files, base_dir, grid=(), tasks=(), seeds=1, bindings=()):
 
 
 def _check(gin_file, bindings, fixed, base_dir):
-    """Checks a trial's configuration and folder; returns its number of iterations.
+    """Checks the configuration and the folder of a trial; returns its number of iterations.
 
-    Bindings of the user may not change the values of `fixed`, those of the sweep.
+    Bindings of the user must not override `fixed`, the bindings of the sweep.
     """
     with program.stderr_held_back():
-        from ob2i_tf.training import runner  # noqa: F401  Registers all parts.
+        from ob2i_tf.training import runner  # noqa: F401  Registers all configurables.
     try:
         config.load([gin_file], bindings)
     except ConfigError as error:
@@ -198,16 +193,22 @@ def _check(gin_file, bindings, fixed, base_dir):
     return config.value('Runner.num_iterations')
 
 
-def attempt(arguments, base_dir, working_directory, threads, should_stop=lambda: False):
+def attempt(
+    arguments: Sequence[str],
+    base_dir: str | Path,
+    working_directory: str | Path,
+    threads: int,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> int:
     """Runs the program once, on a worker; its process saves and ends if the worker dies.
 
     Args:
       arguments: Command line of the program.
-      base_dir: Run folder, absolute.
-      working_directory: That of the program.
-      threads: Of the program.
-      should_stop: Called now and then; once it is true, or at a KeyboardInterrupt, by which Ray
-        cancels, the program gets SIGTERM, or is not started.
+      base_dir: Run folder, an absolute path.
+      working_directory: Working directory of the program.
+      threads: Number of threads of the program.
+      should_stop: Called regularly. Once it returns True, or at a KeyboardInterrupt, with which Ray
+        cancels tasks, the program gets SIGTERM or is not started.
 
     Returns:
       The exit status.
@@ -218,7 +219,7 @@ def attempt(arguments, base_dir, working_directory, threads, should_stop=lambda:
     if should_stop():
         return 128 + signal.SIGTERM
     variables = ('TF_NUM_INTRAOP_THREADS', 'OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS')
-    with open(_log_of(base_dir), 'a') as log:
+    with open(_log_path(base_dir), 'a') as log:
         process = subprocess.Popen(
             [sys.executable, '-m', 'ob2i_tf.training.main', *arguments],
             stdin=subprocess.DEVNULL,
@@ -231,10 +232,10 @@ def attempt(arguments, base_dir, working_directory, threads, should_stop=lambda:
         )
     try:
         while process.poll() is None and not should_stop():
-            time.sleep(0.2)  # Not wait(): a cancellation by Ray does not interrupt it.
+            time.sleep(0.2)  # Ray cannot interrupt wait().
     except KeyboardInterrupt:
         pass
-    process.send_signal(signal.SIGTERM)  # Does nothing to one that has ended.
+    process.send_signal(signal.SIGTERM)  # Does nothing if it has ended.
     return process.wait(_SAVING_SECONDS)
 
 
@@ -251,26 +252,28 @@ def _await_lock(base_dir, should_stop):
             return
         except UserError:
             time.sleep(0.2)
-    # The program itself says that another process is running.
+    # The program itself reports that another process is running.
 
 
 class LocalExecutor:
     """Runs attempts in threads, each of which waits for its process.
 
     Args:
-      capacity: Attempts at once.
-      should_stop: (run folder) -> bool, called now and then; once it is true the run saves and
+      capacity: Number of simultaneous attempts.
+      should_stop: Called regularly with a run folder; once it returns True, that run saves and
         ends.
     """
 
-    def __init__(self, capacity, should_stop=lambda base_dir: False):
+    def __init__(self, capacity: int, should_stop: Callable[[str], bool] = lambda base_dir: False):
         self.capacity = capacity
         self._pool = concurrent.futures.ThreadPoolExecutor(capacity)
         self._stopping = threading.Event()
         self._should_stop = should_stop
 
-    def submit(self, arguments, base_dir, working_directory, threads):
-        """A future of the exit status; the arguments are those of `attempt`."""
+    def submit(
+        self, arguments: Sequence[str], base_dir: str, working_directory: str, threads: int
+    ) -> Future:
+        """Starts an `attempt`; returns a future of its exit status."""
 
         def should_stop():
             return self._stopping.is_set() or self._should_stop(base_dir)
@@ -279,8 +282,8 @@ class LocalExecutor:
             attempt, arguments, base_dir, working_directory, threads, should_stop
         )
 
-    def stop(self):
-        """Lets the runs save and end."""
+    def stop(self) -> None:
+        """Makes the runs save and end."""
         self._stopping.set()
 
 
@@ -288,14 +291,16 @@ class RayExecutor:
     """Runs attempts as tasks of Ray.
 
     Args:
-      address: Of a cluster; 'local' starts Ray on this machine.
+      address: Address of a cluster; 'local' starts Ray on this machine.
       cpus: Cores per trial.
-      gpus: GPUs per trial, possibly a fraction; None: one, where there are any.
-      capacity: Attempts at once; None: as many as have their cores.
+      gpus: GPUs per trial, possibly a fraction; None: one if there are any, else none.
+      capacity: Number of simultaneous attempts; None: as many as the cores allow.
     """
 
-    def __init__(self, address, cpus, gpus=None, capacity=None):
-        # Ray would hide all GPUs from a task that asks for none.
+    def __init__(
+        self, address: str, cpus: int, gpus: float | None = None, capacity: int | None = None
+    ):
+        # Ray would hide all GPUs from a task that requests none.
         os.environ.setdefault('RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO', '0')
         os.environ.setdefault('RAY_USAGE_STATS_ENABLED', '0')
         with cli.extra('sweep'):
@@ -310,21 +315,23 @@ class RayExecutor:
             attempt
         )
         self._ray = ray
-        self._tasks = []
+        self._tasks: list[Any] = []
 
-    def submit(self, *arguments):
+    def submit(self, *arguments: Any) -> Future:
+        """See `LocalExecutor.submit`."""
         self._tasks.append(self._attempt.remote(*arguments))
         return self._tasks[-1].future()
 
-    def stop(self):
+    def stop(self) -> None:
+        """Makes the runs save and end."""
         while self._tasks:
-            self._ray.cancel(self._tasks.pop())  # Does nothing to one that has ended.
+            self._ray.cancel(self._tasks.pop())  # Does nothing if it has ended.
 
 
 def _connect(ray, address):
     paths = [str(Path(__file__).resolve().parents[1]), os.environ.get('PYTHONPATH', '')]
-    os.environ['PYTHONPATH'] = os.pathsep.join(filter(None, paths))  # Of the workers.
-    keywords = {'include_dashboard': False} if address == 'local' else {}
+    os.environ['PYTHONPATH'] = os.pathsep.join(filter(None, paths))  # For the workers.
+    keywords: dict[str, Any] = {'include_dashboard': False} if address == 'local' else {}
     try:
         ray.init(address, log_to_driver=False, logging_level='CRITICAL', **keywords)
     except Exception as error:  # Ray raises plain Exceptions too.
@@ -335,25 +342,31 @@ class Sweep:
     """Runs trials.
 
     Args:
-      executor: LocalExecutor or RayExecutor.
-      threads: Per trial.
-      retries: How often a trial that made no new checkpoint is started again.
+      executor: Runs the attempts.
+      threads: Threads per trial.
+      retries: Number of restarts for a trial that ends without a new checkpoint.
     """
 
-    def __init__(self, executor, threads=1, retries=1):
+    def __init__(self, executor: LocalExecutor | RayExecutor, threads: int = 1, retries: int = 1):
         self._executor = executor
         self._threads = threads
         self._retries = retries
         self._stopping = False
-        self._seen = {}  # Trial -> its newest path.
+        self._seen: dict[Trial, Path | None] = {}  # Newest paths.
 
-    def run(self, all_trials, report, show=lambda running: None):
+    def run(
+        self,
+        all_trials: Sequence[Trial],
+        report: Callable[[Trial, int | str, list[str]], object],
+        show: Callable[[list[Trial]], object] = lambda running: None,
+    ) -> list[Trial]:
         """Runs the trials that are not complete.
 
         Args:
-          all_trials: Trials.
-          report: Called with (trial, exit status, its last lines) as one is given up or completes.
-          show: Called now and then with the running trials.
+          all_trials: Trials of the sweep.
+          report: Called with (trial, exit status, last lines of its log) when a trial completes or
+            is given up.
+          show: Called regularly with the running trials.
 
         Returns:
           The trials that are not complete at the end.
@@ -361,8 +374,8 @@ class Sweep:
         waiting = collections.deque(trial for trial in all_trials if not trial.complete())
         for trial in waiting:
             self._vanished(trial)
-        running = {}  # Future -> (Trial, its newest checkpoint before).
-        failures = collections.Counter()  # Attempts in a row without a new checkpoint.
+        running: dict[Future, tuple[Trial, Path | None]] = {}  # With its checkpoint at the start.
+        failures: collections.Counter[Trial] = collections.Counter()  # Since its last checkpoint.
         while running or (waiting and not self._stopping):
             while waiting and not self._stopping and len(running) < self._executor.capacity:
                 trial = waiting.popleft()
@@ -370,7 +383,7 @@ class Sweep:
                 if vanished:
                     report(trial, 'not started again', vanished)
                 else:
-                    running[self._submit(trial)] = trial, trial.newest_checkpoint()
+                    running[self._submit(trial)] = trial, trial.folder.newest_checkpoint()
             if self._stopping:
                 self._executor.stop()
             first = concurrent.futures.FIRST_COMPLETED
@@ -379,7 +392,7 @@ class Sweep:
                 trial, checkpoint = running.pop(future)
                 status, vanished = _status(future), self._vanished(trial)
                 failures[trial] += 1
-                if trial.newest_checkpoint() != checkpoint:
+                if trial.folder.newest_checkpoint() != checkpoint:
                     failures[trial] = 0
                 if trial.complete():
                     report(trial, status, [])
@@ -392,8 +405,8 @@ class Sweep:
             show([trial for trial, _ in running.values()])
         return [trial for trial in all_trials if not trial.complete()]
 
-    def stop(self):
-        """Lets the trials save and end; `run` then returns."""
+    def stop(self) -> None:
+        """Makes the trials save and end; `run` then returns."""
         self._stopping = True
 
     def _submit(self, trial):
@@ -401,7 +414,7 @@ class Sweep:
         return self._executor.submit(trial.arguments, base_dir, os.getcwd(), self._threads)
 
     def _vanished(self, trial):
-        """[message] if a trial's folder or checkpoints vanished since the last look, else []."""
+        """[message] if the folder or the checkpoints of a trial vanished since the last call."""
         seen, newest = self._seen.get(trial), trial.newest_path()
         if seen and (not newest or len(newest.parts) < len(seen.parts)):
             return [f'{seen} vanished during the sweep: the trial is not started again']
@@ -410,7 +423,7 @@ class Sweep:
 
 
 def _status(future):
-    """Exit status of the program, or in words why it could not be run."""
+    """Exit status of the program, or the reason why it could not be run."""
     try:
         return future.result()
     except Exception as error:  # The other trials continue.
@@ -418,18 +431,22 @@ def _status(future):
 
 
 class Progress:
-    """Prints the trials that ended, and below them a table of those that run.
+    """Prints each trial that ends, and below them a table of the running ones.
 
-    On a terminal the table is redrawn every 5 seconds; elsewhere it is printed once a minute.
+    On a terminal the table is redrawn every 5 seconds; elsewhere it is printed once per minute.
+
+    Args:
+      all_trials: Trials of the sweep.
+      base_dir: Folder of the sweep.
     """
 
-    def __init__(self, all_trials, base_dir):
+    def __init__(self, all_trials: Sequence[Trial], base_dir: str | Path):
         self.complete = sum(trial.complete() for trial in all_trials)
         self._number, self._base_dir = len(all_trials), base_dir
         self._lines, self._next = 0, 0.0
         self._started = time.monotonic()
 
-    def report(self, trial, status, lines):
+    def report(self, trial: Trial, status: int | str, lines: list[str]) -> None:
         self._clear()
         complete = trial.complete()
         self.complete += complete
@@ -437,7 +454,7 @@ class Progress:
         print(f'[{self.complete}/{self._number}] {trial.base_dir}: {outcome}')
         print(*(f'    {line}\n' for line in lines), sep='', end='', flush=True)
 
-    def show(self, running):
+    def show(self, running: list[Trial]) -> None:
         if time.monotonic() < self._next:
             return
         terminal = sys.stdout.isatty()
@@ -448,10 +465,10 @@ class Progress:
         ]
         for trial in running:
             name = os.path.relpath(trial.base_dir, self._base_dir)
-            rows = trial.rows()
-            of = f'{len(rows)}/{trial.num_iterations}'
-            lines.append(f'  {name:<50} {of:>10}  {_last_score(rows)}')
-        if terminal:  # `_clear` takes each for one row of it.
+            rows = trial.folder.rows('train')
+            done = f'{len(rows)}/{trial.num_iterations}'
+            lines.append(f'  {name:<50} {done:>10}  {_last_score(rows)}')
+        if terminal:  # `_clear` assumes that no line wraps.
             lines = [line[: shutil.get_terminal_size().columns - 1] for line in lines]
         self._clear()
         print('\n'.join(lines), flush=True)
@@ -476,13 +493,13 @@ def _arguments(argv):
     parser.add_argument('--gin_files', action='append', required=True, metavar='FILE')
     parser.add_argument('--gin_bindings', action='append', default=[], metavar='BINDING')
     parser.add_argument('--grid', action='append', default=[], metavar='NAME = VALUE, ...')
-    parser.add_argument('--tasks', default='', help='names, with commas between, or atari49')
-    parser.add_argument('--seeds', type=cli.count, default=1, help='their number, from 0')
+    parser.add_argument('--tasks', default='', help='comma-separated names, or atari49')
+    parser.add_argument('--seeds', type=cli.count, default=1, help='number of seeds, from 0')
     parser.add_argument('--base_dir', type=os.path.expanduser, default='runs/sweep')
-    parser.add_argument('--address', help="of a Ray cluster, or 'local' for Ray here")
-    parser.add_argument('--processes', type=cli.count, help='trials at once, at most')
+    parser.add_argument('--address', help="Ray cluster, or 'local' for Ray here")
+    parser.add_argument('--processes', type=cli.count, help='maximum number of simultaneous trials')
     parser.add_argument(
-        '--cpus', type=cli.count, help='cores per trial; by default its share, on Ray 1'
+        '--cpus', type=cli.count, help='cores per trial; default: an equal share, on Ray 1'
     )
     parser.add_argument('--gpus', type=float, help='GPUs per trial, such as 0.25; default: 1 or 0')
     parser.add_argument('--retries', type=functools.partial(cli.count, least=0), default=1)
@@ -491,7 +508,7 @@ def _arguments(argv):
 
 
 @cli.command()
-def main(argv=None):
+def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit status."""
     arguments = _arguments(argv)
     tasks = [task.strip() for task in arguments.tasks.split(',') if task.strip()]
@@ -515,7 +532,8 @@ def main(argv=None):
     if progress.complete == len(all_trials):
         return 0
     capacity, cpus, cores = arguments.processes, arguments.cpus, os.cpu_count() or 1
-    if arguments.address or arguments.gpus is not None:  # Only Ray shares GPUs out.
+    executor: LocalExecutor | RayExecutor
+    if arguments.address or arguments.gpus is not None:  # Only Ray distributes GPUs.
         cpus = cpus or 1
         executor = RayExecutor(arguments.address or 'local', cpus, arguments.gpus, capacity)
     else:

@@ -1,4 +1,4 @@
-"""Command lines in processes of their own, which do not each import TensorFlow anew."""
+"""Command lines in separate processes, which do not each import TensorFlow anew."""
 
 import multiprocessing
 import os

@@ -12,8 +12,8 @@ import pytest
 
 from campaigns import campaign, fuzz, power, runs, unsound
 from ob2i_tf import errors
-from ob2i_tf.environments import watched
-from ob2i_tf.environments.watched import Watched
+from ob2i_tf.environments import checked_env
+from ob2i_tf.environments.checked_env import CheckedVectorEnv
 from ob2i_tf.training import disk, logs, main
 from ob2i_tf.training.checkpoints import Checkpoints
 
@@ -26,7 +26,7 @@ def check(outcomes):
 
 
 def unsound_environment(fault, at=2):
-    env = Watched(unsound.make_unsound('Unsound', num_envs=2, fault=fault, at=at))
+    env = CheckedVectorEnv(unsound.make_unsound('Unsound', num_envs=2, fault=fault, at=at))
     env.reset()
     return contextlib.closing(env)
 
@@ -81,7 +81,7 @@ def test_a_second_interrupt_ends_a_run_that_hangs(tmp_path):
 
 
 def _short_limit():
-    watched.LIMIT_SECONDS = 1.0
+    checked_env.LIMIT_SECONDS = 1.0
 
 
 class _Slow(gymnasium.vector.VectorWrapper):
@@ -95,8 +95,8 @@ class _Slow(gymnasium.vector.VectorWrapper):
 
 def test_a_slow_environment_is_none_that_hangs(monkeypatch):
     """All steps together take longer than the limit; if that counted, it would end this process."""
-    monkeypatch.setattr(watched, 'LIMIT_SECONDS', 0.3)
-    with contextlib.closing(Watched(_Slow(unsound.make_unsound('Unsound')))) as env:
+    monkeypatch.setattr(checked_env, 'LIMIT_SECONDS', 0.3)
+    with contextlib.closing(CheckedVectorEnv(_Slow(unsound.make_unsound('Unsound')))) as env:
         env.reset()
         start = time.monotonic()
         for _ in range(12):
@@ -108,12 +108,12 @@ def test_changed_rows_are_noticed(tmp_path):
     path = tmp_path / 'rows.csv'
     log = logs.CsvLog(path, ('a', 'b'))
     log.write({'a': 1, 'b': 2.5})
-    seen = log.describe()
+    seen = log.fingerprint()
     log.write({'a': 2, 'b': 3.5})
     logs.CsvLog(path, ('a', 'b'), seen)
     assert path.read_text() == 'a,b\n1,2.5\n'
     path.write_text('a,b\n1,2.6\n')
-    with pytest.raises(errors.CheckpointError, match='rows are changed'):
+    with pytest.raises(errors.CheckpointError, match='rows were changed'):
         logs.CsvLog(path, ('a', 'b'), seen)
     assert path.read_text() == 'a,b\n1,2.6\n'
 
@@ -138,8 +138,8 @@ def test_a_kill_leaves_no_half_checkpoint_and_nothing_that_stays(tmp_path, monke
 def test_a_description_of_the_first_bytes(tmp_path):
     (tmp_path / 'a').write_bytes(b'x' * 10)
     (tmp_path / 'b').write_bytes(b'x' * 12)
-    assert disk.describe(tmp_path / 'b', 10) == disk.describe(tmp_path / 'a')
-    assert disk.describe(tmp_path / 'b') != disk.describe(tmp_path / 'a')
+    assert disk.fingerprint(tmp_path / 'b', 10) == disk.fingerprint(tmp_path / 'a')
+    assert disk.fingerprint(tmp_path / 'b') != disk.fingerprint(tmp_path / 'a')
 
 
 def test_a_log_that_cannot_be_written_is_lost_and_not_the_run(capfd):
@@ -172,7 +172,7 @@ def test_only_what_is_synced_is_certain_after_a_power_cut(tmp_path):
     disk = power.Disk(power.look(tmp_path, known))
 
     def after(change, *synced):
-        """Disks that may be left after that, as {path: content}; the first has what is certain."""
+        """Disks that may be left then, as {path: content}; the first holds only synced data."""
         change()
         disk.see(power.look(tmp_path, known))
         for path in synced:
@@ -232,11 +232,11 @@ def test_mutated_configurations():
 
 def test_a_checkpoint_damaged_again_at_the_same_step_does_not_stop_a_run(tmp_path):
     checkpoints = Checkpoints(tmp_path, keep=2)
-    write = lambda folder: (folder / 'content').write_text('whole')  # noqa: E731
+    write = lambda folder: (folder / 'content').write_text('intact')  # noqa: E731
     checkpoints.save(10, write)
     for _ in range(2):
         checkpoints.save(20, write)
-        (tmp_path / '000000000020' / 'content').write_text('spoilt')
+        (tmp_path / '000000000020' / 'content').write_text('damaged')
         assert checkpoints.restore(lambda folder: None)
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ['000000000010', 'damaged-000000000020', 'damaged-000000000020-1']

@@ -61,9 +61,10 @@ ORDER = (
     'environments.deep_sea',
     'environments.linear_mdp',
     'environments.registered',
-    'environments.watched',
+    'environments.checked_env',
     'environments',
     'training.build',
+    'training.failures',
     'training.run_state',
     'training.runner',
     'training.restore',
@@ -83,7 +84,7 @@ ORDER = (
     'analysis.__main__',
     'analysis.episode',
 )
-# What knows nothing of how agents learn: the prefixes of what it may import.
+# Modules independent of learning, and the prefixes of the modules they may import.
 APART = {
     'environments': ('environments', 'types', 'errors', 'parameters'),
     'analysis': (
@@ -108,6 +109,7 @@ APART = {
         'errors',
         'training.loop',
         'training.restore',
+        'training.run_folder',
     ),
 }
 

@@ -1,4 +1,4 @@
-"""Sweeps: what their trials are, and that they run what is missing."""
+"""Sweeps: their trials, and that they run those that are missing."""
 
 import contextlib
 import csv
@@ -83,7 +83,7 @@ def test_rows_are_whole_lines(tmp_path):
     train = trial.base_dir / 'train.csv'
     for last in (b'2,60,6', b'\xff\0'):  # The half of 2,60,60.
         train.write_bytes(b'iteration,frames,agent_steps\n0,20,20\n1,40,40\n' + last)
-        assert len(trial.rows()) == 2 and not trial.complete()
+        assert len(trial.folder.rows('train')) == 2 and not trial.complete()
     train.write_bytes(b'iteration,frames,agent_steps\n0,20,20\n1,4\xff,40\n2,60,60\n')
     assert trial.complete()
 
@@ -113,7 +113,7 @@ def test_print_gives_a_command_for_each_trial(tmp_path, capsys):
 
 
 def run(made, retries=1):
-    """(trials that are not complete, what was reported of each)."""
+    """(trials that are not complete, {name: report})."""
     reports = {}
 
     def report(trial, status, lines):
@@ -150,9 +150,9 @@ def test_a_sweep_runs_what_is_missing_and_names_what_fails(tmp_path):
     (longer,) = sweep.trials([FILE], tmp_path, bindings=('Runner.num_iterations = 3', *TINY[1:]))
     assert made[0].complete() and not longer.complete()
     assert run([longer]) == ([], {'seed0': (0, [])})
-    assert (len(longer.rows()), resumes(longer)) == (3, 1)
-    shutil.rmtree(longer.base_dir / 'checkpoints' / longer.newest_checkpoint())
-    assert not longer.complete()  # Its last row was written, but what it learnt was not saved.
+    assert (len(longer.folder.rows('train')), resumes(longer)) == (3, 1)
+    shutil.rmtree(longer.folder.newest_checkpoint())
+    assert not longer.complete()  # Its last row was written, but no checkpoint after it.
 
 
 def test_a_folder_of_another_configuration_is_refused(tmp_path, capsys):
@@ -164,7 +164,7 @@ def test_a_folder_of_another_configuration_is_refused(tmp_path, capsys):
     arguments += [f'--gin_bindings={binding}' for binding in TINY]
     assert sweep.main([*arguments, '--gin_bindings=Runner.checkpoints_kept = 5']) == 1
     error = capsys.readouterr().err
-    assert f'{trial.base_dir}/config.gin holds another configuration' in error
+    assert f'{trial.base_dir}/config.gin was created with a different configuration' in error
     assert "'Runner.checkpoints_kept = 5'" in error
 
 
@@ -183,7 +183,7 @@ def test_a_trial_that_is_killed_goes_on_from_its_checkpoint(tmp_path):
 
     def kill(running):
         """The first attempt, when it has done two iterations."""
-        if not killed and len(trial.rows()) >= 2:
+        if not killed and len(trial.folder.rows('train')) >= 2:
             for process in psutil.Process().children():
                 if f'--base_dir={trial.base_dir}' in process.cmdline():
                     process.kill()
@@ -194,7 +194,7 @@ def test_a_trial_that_is_killed_goes_on_from_its_checkpoint(tmp_path):
     assert len(killed) == 1
     assert not missing and reports == [(trial, 0, [])]
     assert (starts(trial), resumes(trial)) == (1, 1)
-    assert len(trial.rows()) == 30
+    assert len(trial.folder.rows('train')) == 30
 
 
 def test_a_stopped_sweep_saves_and_a_later_one_goes_on(tmp_path):
@@ -203,7 +203,7 @@ def test_a_stopped_sweep_saves_and_a_later_one_goes_on(tmp_path):
     first = sweep.Sweep(sweep.LocalExecutor(1))
 
     def stop(running):
-        if len(trial.rows()) >= 2:
+        if len(trial.folder.rows('train')) >= 2:
             first.stop()
 
     assert first.run([trial], lambda *end: None, stop) == [trial]
@@ -230,7 +230,7 @@ def test_a_sweep_that_waits_for_another_one_can_be_stopped(tmp_path, number):
         time.sleep(1)
         assert waiting.poll() is None
         waiting.send_signal(number)
-        assert waiting.wait(10) == 1
+        assert waiting.wait(60) == 1
         waiting.stdout.close()
     assert not trial.log.exists()  # No process was started.
 
@@ -240,7 +240,7 @@ def removes(folder, trial):
     removed = []
 
     def show(running):
-        if not removed and trial.newest_checkpoint():
+        if not removed and trial.folder.newest_checkpoint():
             removed.append(folder)
             while folder.exists():  # The trial may write meanwhile.
                 shutil.rmtree(folder, ignore_errors=True)

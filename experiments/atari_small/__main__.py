@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from ob2i_tf import cli
+from ob2i_tf.training.run_folder import RunFolder
 
 with cli.extra('analysis'):
     import pandas as pd
@@ -28,14 +29,14 @@ def figure(folder):
         lines = {}
         for axis, game in zip(axes, games):
             for color, seed in zip(figures.COLOURS, sorted(game.glob('seed*'))):
-                table = pd.read_csv(seed / 'eval.csv')
+                table = pd.read_csv(RunFolder(seed).table('eval'))
                 steps, score = table['frames'] / 4, table['score_mean']
                 error = table['score_std'] / table['episodes'] ** 0.5
                 (lines[f'OB2I, {seed.name}'],) = axis.plot(steps, score, 'o-', ms=3, color=color)
                 axis.fill_between(
                     steps, score - error, score + error, color=color, alpha=0.18, lw=0
                 )
-            random = pd.read_csv(game / 'random' / 'eval.csv')['score_mean'].item()
+            random = pd.read_csv(RunFolder(game / 'random').table('eval'))['score_mean'].item()
             lines['random policy'] = axis.axhline(random, color=figures.INK, lw=0.7, ls='--')
             axis.set(title=game.name, xlabel='agent steps', xlim=0)
             axis.xaxis.set_major_formatter(lambda value, _: figures.short(value))

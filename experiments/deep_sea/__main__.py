@@ -24,6 +24,7 @@ from pathlib import Path
 
 from ob2i_tf import cli, config, sweep
 from ob2i_tf.errors import ConfigError
+from ob2i_tf.training.run_folder import RunFolder
 
 with cli.extra('analysis'):
     import matplotlib.pyplot as plt
@@ -57,11 +58,8 @@ def solved_at(scores):
 
 
 def scores_of(base_dir):
-    path = Path(base_dir) / 'episodes.csv'
-    if not path.exists():
-        return []
-    with open(path, newline='') as file:  # Its last line may be incomplete.
-        return [float(row['score']) for row in csv.DictReader(file) if row['length']]
+    rows = RunFolder(base_dir).rows('episodes')
+    return [float(row['score']) for row in rows if row['length']]
 
 
 def result(base_dir):

@@ -27,6 +27,7 @@ import numpy as np
 from ob2i_tf import cli
 from ob2i_tf.environments import mnist_maze
 from ob2i_tf.errors import UserError
+from ob2i_tf.training.run_folder import RunFolder
 
 with cli.extra('analysis'):
     import pandas as pd
@@ -80,7 +81,7 @@ def episodes(runs, evaluation=None) -> pd.DataFrame:
 def _of_run(run, config, evaluated, problems):
     density, maze, limit, goal, bump, seed, evaluation_steps, *plan = config.values()
     training = load.read_csv(
-        run.path / 'episodes.csv',
+        RunFolder(run.path).table('episodes'),
         ('frames', 'score', 'length'),
         lambda problem: problems.append(f'{run.path}: {problem}'),
     )

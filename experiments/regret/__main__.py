@@ -23,6 +23,7 @@ from ob2i_tf import cli
 from ob2i_tf.environments import linear_mdp
 from ob2i_tf.errors import UserError
 from ob2i_tf.training import checkpoints
+from ob2i_tf.training.run_folder import RunFolder
 
 with cli.extra('analysis'):
     import matplotlib.pyplot as plt
@@ -47,9 +48,9 @@ def of_run(run) -> np.ndarray:
 
 def _episodes(folder):
     """(observations, actions) of each episode in replay, as of the newest intact checkpoint."""
-    states = []
+    states, run_folder = [], RunFolder(folder)
     checkpoints.read_newest(
-        folder / 'checkpoints',
+        run_folder.checkpoints,
         lambda path: states.append(json.loads((path / 'state.json').read_text())),
     )
     if not states:
@@ -61,7 +62,7 @@ def _episodes(folder):
             'EpisodeReplay.capacity_transitions must hold the whole run'
         )
     for segment in replay['segments']:
-        path = folder / 'replay' / segment['file']
+        path = run_folder.replay / segment['file']
         try:
             with np.load(path, allow_pickle=False) as arrays:
                 lengths, frames, steps = (arrays[name] for name in ('lengths', 'frames', 'steps'))

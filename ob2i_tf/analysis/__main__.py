@@ -11,7 +11,7 @@ import os
 import sys
 
 from ob2i_tf import cli
-from ob2i_tf.errors import UserError, missing_package
+from ob2i_tf.errors import UserError, missing_extra
 
 
 def _parser():
@@ -48,7 +48,7 @@ def main(argv=None):
     try:
         from ob2i_tf.analysis import report  # Takes seconds: pandas, matplotlib.
     except ModuleNotFoundError as error:
-        print('error:', missing_package(error, 'analysis'), file=sys.stderr)
+        print('error:', missing_extra(error, 'analysis'), file=sys.stderr)
         return 1
     try:
         page = report.write(

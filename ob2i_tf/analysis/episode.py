@@ -22,7 +22,8 @@ import numpy as np
 
 from ob2i_tf import cli
 from ob2i_tf.config import installed
-from ob2i_tf.errors import UserError, missing_package
+from ob2i_tf.errors import UserError, missing_extra
+from ob2i_tf.training.run_folder import RunFolder
 
 try:
     from PIL import Image, ImageDraw
@@ -34,7 +35,7 @@ try:
 except ModuleNotFoundError as error:
     if __name__ != '__main__':
         raise
-    sys.exit(f'error: {missing_package(error, "analysis")}')
+    sys.exit(f'error: {missing_extra(error, "analysis")}')
 
 NUM_SPIKES = 8  # As in the paper's figure on VideoPinball.
 
@@ -87,7 +88,7 @@ def record(run, seed=0, max_steps=3000, allow_imports=()) -> Recording:
     from ob2i_tf import acting, bonuses, config
     from ob2i_tf.training.restore import restore
 
-    if not (Path(run) / 'config.gin').is_file():
+    if not RunFolder(run).config.is_file():
         raise UserError(f'{run} is not a run folder: it has no config.gin')
     agent = restore(run, allow_imports)
     with contextlib.closing(agent.environment(num_envs=1, seed=seed)) as env:

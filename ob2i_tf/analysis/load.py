@@ -17,7 +17,7 @@ from ob2i_tf import environments
 from ob2i_tf.environments import games
 from ob2i_tf.errors import UserError
 from ob2i_tf.training import disk
-from ob2i_tf.training.run_folder import COLUMNS, find_runs
+from ob2i_tf.training.run_folder import COLUMNS, RunFolder, find_runs
 
 TRAIN_COLUMNS = (
     'iteration',
@@ -28,7 +28,6 @@ TRAIN_COLUMNS = (
     'bonus_mean',
     'next_bonus_mean',
 )
-_FILES = ('config.gin', 'eval.csv', 'train.csv')
 _UNBOUND = '(unbound)'
 _LARGEST = 1e15  # Sums of larger numbers may overflow; no log holds any.
 # Bindings that may differ between the runs of one method.
@@ -105,14 +104,15 @@ def load(sources) -> Runs:
         name, path = _name_and_path(source)
         if not os.path.isdir(path):
             raise UserError(f'no folder {path}')
-        folders = find_runs(path, _FILES)
+        folders = find_runs(path, damaged=True)
         if not folders:
             problems.append(printable(f'{path}: no run folder in it'))
         for folder in folders:
             found.setdefault(folder.resolve(), (name, folder))
     if not found:
         raise UserError(
-            f'no run folder in {", ".join(map(str, sources))}: none holds {" or ".join(_FILES)}'
+            f'no run folder in {", ".join(map(str, sources))}: none holds config.gin or eval.csv '
+            'or train.csv'
         )
     named = {printable(name) for name, _ in found.values() if name}
     runs = [_read_run(folder, name, problems) for name, folder in found.values()]
@@ -144,8 +144,9 @@ def _read_run(folder, name, problems) -> Run | None:
     def report(problem):
         problems.append(printable(f'{folder}: {problem}'))
 
+    files = RunFolder(folder)
     try:
-        text = disk.read_text(folder / 'config.gin', 'utf-8-sig', 'replace')
+        text = files.read_config()
         config = parse_config(text)
         frames_planned = _frames_planned(config, text)
     except FileNotFoundError:
@@ -174,14 +175,16 @@ def _read_run(folder, name, problems) -> Run | None:
         printable(game),
         printable(seed),
         config,
-        _read_environment(folder, report),
+        _read_environment(files.environment, report),
         _nothing(COLUMNS['eval']),
-        read_csv(folder / 'train.csv', TRAIN_COLUMNS, report),
+        read_csv(files.table('train'), TRAIN_COLUMNS, report),
         _nothing(COLUMNS['eval_episodes']),
     )
     if run.scored_by == 'evaluation':
-        evaluation = read_csv(folder / 'eval.csv', COLUMNS['eval'], report)
-        played = read_csv(folder / 'eval_episodes.csv', COLUMNS['eval_episodes'], report, False)
+        evaluation = read_csv(files.table('eval'), COLUMNS['eval'], report)
+        played = read_csv(
+            files.table('eval_episodes'), COLUMNS['eval_episodes'], report, required=False
+        )
         run = run._replace(eval=evaluation, games=played)
         empty = int(evaluation['score_mean'].isna().sum())
         if empty:
@@ -266,9 +269,9 @@ def _frames_planned(config, text):
     return planned
 
 
-def _read_environment(folder, report):
+def _read_environment(path, report):
     try:
-        written = json.loads(disk.read_text(folder / 'environment.json', errors='replace'))
+        written = json.loads(disk.read_text(path, errors='replace'))
         versions = {**written.get('packages', {}), **written}
         return {name: value for name, value in versions.items() if isinstance(value, str)}
     except FileNotFoundError:

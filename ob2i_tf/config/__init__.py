@@ -1,18 +1,18 @@
 """The gin layer: a wrong configuration is an error before anything is built.
 
 values <- reading (files and flags -> bindings) <- checking (bindings -> gin's state) <- resolved
-(questions to gin's state).
+(queries of gin's state).
 """
 
 from ob2i_tf.config.checking import apply, load, uses
 from ob2i_tf.config.reading import available, read
-from ob2i_tf.config.resolved import bound, constructing, resolved_config, value
+from ob2i_tf.config.resolved import bound, construction_errors, resolved_config, value
 
 __all__ = [
     'apply',
     'available',
     'bound',
-    'constructing',
+    'construction_errors',
     'load',
     'read',
     'resolved_config',

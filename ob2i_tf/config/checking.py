@@ -2,17 +2,19 @@
 
 gin silently accepts unused macros, scopes never entered, bindings on parts that the run never
 builds, any name on a configurable with **kwargs, and 1e3 for a count. It does not know which
-configurables will be called. Here a run is the graph of those reachable from `Runner`:
+configurables will be called. Here a run is the graph of the configurables reachable from `Runner`:
   - through references, `@f` and `@f()`, in bindings and in the macros that these use;
   - through default arguments that are configurables themselves;
   - through a parameter annotated with `Selects`, whose value selects a configurable;
-  - through `uses`, by which code declares parts that it always builds.
+  - through `uses`, with which code declares parts that it always builds.
 A parameter without a default is supplied by the caller and cannot be bound; a default of
-`gin.REQUIRED` has to be overridden.
+`gin.REQUIRED` must be overridden.
 """
 
 import contextlib
 import importlib
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import gin
 
@@ -24,41 +26,53 @@ from ob2i_tf.config.values import Macro, Reference, short
 from ob2i_tf.errors import ConfigError
 
 ROOTS = ('Runner',)
-_USES: dict[str, list] = {}
+_Node = tuple[tuple[str, ...], str]  # Scopes in force, selector.
+_USES: dict[str, list[str]] = {}
 
 
-def uses(name, *parts):
-    """Declares that the configurable `name` builds `parts` by itself, whatever gin binds.
+def uses(name: str, *parts: str) -> None:
+    """Declares that the configurable `name` always builds `parts`, whatever gin binds.
 
     A part that is built within `gin.config_scope('s')` is declared as 's/part'.
     """
     _USES.setdefault(name, []).extend(parts)
 
 
-def load(gin_files, bindings=(), roots=ROOTS, allow_imports=None):
-    """Makes the given files and bindings gin's complete configuration, or says what is wrong.
+def load(
+    gin_files: Iterable[str],
+    bindings: Iterable[str] = (),
+    roots: Sequence[str] = ROOTS,
+    allow_imports: Iterable[str] | None = None,
+) -> None:
+    """Makes the given files and bindings gin's complete configuration.
 
-    A binding has to be used, by the run as configured when its file ended, or when a later one did.
-    So a file or a flag may choose another update, and bindings of earlier files on the first one
-    are no error; but a flag has to be used in the end.
+    A binding must be used by the run as it was configured at the end of its own file or of a later
+    one. So a file or a flag may choose another update although earlier files bind parameters of the
+    first one; but a flag must be used in the end.
 
     Args:
       gin_files: Names of files.
-      bindings: Texts in gin's syntax.
+      bindings: Bindings in gin syntax.
       roots: Configurables that the run starts from.
       allow_imports: Modules and packages that the files may import besides those of installed
         distributions; None allows any.
 
     Raises:
-      ConfigError: naming the file and line or the flag, and the binding.
+      ConfigError: The configuration is wrong; the error names the file and line, or the flag, and
+        the binding.
     """
     apply(read(gin_files, bindings), roots, allow_imports)
 
 
-def apply(layers, roots=ROOTS, allow_imports=None):
-    """Checks the layers of `read`; what the run uses of them becomes gin's configuration."""
+def apply(
+    layers: Iterable[list[Binding | Import]],
+    roots: Sequence[str] = ROOTS,
+    allow_imports: Iterable[str] | None = None,
+) -> None:
+    """Checks the layers of `read`; the bindings that the run uses become gin's configuration."""
     gin.clear_config()
-    bound, unused = {}, {}
+    bound: dict[Any, Binding] = {}
+    unused: dict[Any, Binding] = {}
     for layer in layers:
         for binding in layer:
             if isinstance(binding, Import):
@@ -66,7 +80,7 @@ def apply(layers, roots=ROOTS, allow_imports=None):
                 continue
             _check_names(binding)
             for store in (bound, unused):
-                store.pop(_key(binding), None)  # The order is that of the last binding.
+                store.pop(_key(binding), None)  # Ordered by the last binding.
                 store[_key(binding)] = binding
         run = Run(bound.values(), roots)
         unused = {key: binding for key, binding in unused.items() if not run.consumes(binding)}
@@ -85,16 +99,17 @@ class Run:
 
     Attributes:
       macros: {name: Binding}.
-      nodes: {(scopes in force, selector): {parameter: value}}, bound or default, of everything that
-        the run may call.
+      nodes: {(scopes in force, selector): {parameter: value}} of all configurables that the run may
+        call; values are bound or defaults.
     """
 
-    def __init__(self, bindings, roots=ROOTS):
+    def __init__(self, bindings: Iterable[Binding], roots: Sequence[str] = ROOTS):
+        bindings = list(bindings)
         self.macros = {b.name: b for b in bindings if not b.parameter}
         self._bound = {_key(b): b for b in bindings if b.parameter}
-        self._used_macros = set()
-        self.nodes = {}
-        todo = [((), values.selector(root)) for root in roots]
+        self._used_macros: set[str] = set()
+        self.nodes: dict[_Node, dict[str, Any]] = {}
+        todo: list[_Node] = [((), values.selector(root)) for root in roots]
         while todo:
             node = todo.pop()
             if node not in self.nodes:
@@ -102,21 +117,23 @@ class Run:
                 todo.extend(self._parts(*node))
 
     @classmethod
-    def of_gin(cls, roots=ROOTS):
-        """The run of gin's present state, however it came about."""
+    def of_gin(cls, roots: Sequence[str] = ROOTS) -> 'Run':
+        """The run in gin's present state, whichever way its bindings were made."""
         bindings = []
         for (scope, name), bound in gin.config._CONFIG.items():
             for parameter, value in bound.items():
-                macro = name == 'gin.macro'
-                named = ('', scope, '') if macro else (scope, name, parameter)
-                bindings.append(Binding(*named, values.from_gin(value), where=''))
+                value = values.from_gin(value)
+                if name == 'gin.macro':
+                    bindings.append(Binding('', scope, '', value, where=''))
+                else:
+                    bindings.append(Binding(scope, name, parameter, value, where=''))
         return cls(bindings, roots)
 
-    def expand(self, value):
+    def expand(self, value: Any) -> Any:
         """Replaces the macros in a value."""
         return values.expand(value, {name: b.value for name, b in self.macros.items()})
 
-    def bindings(self, scopes, selector):
+    def bindings(self, scopes: tuple[str, ...], selector: str) -> dict[str, Binding]:
         """{parameter: binding in force} of a node; inner scopes win over outer ones."""
         prefixes = ['/'.join(scopes[:depth]) for depth in range(len(scopes) + 1)]
         return {
@@ -152,8 +169,8 @@ class Run:
                 self._used_macros.add(leaf.name)
                 yield from self._references(self.macros[leaf.name].value, (*within, leaf.name))
 
-    def consumes(self, binding):
-        """Whether a binding reaches a node, or a macro is used by one."""
+    def consumes(self, binding: Binding) -> bool:
+        """Whether a binding applies to a node, or a macro is used by one."""
         if not binding.parameter:
             return binding.name in self._used_macros
         selector, within = values.selector(binding.name), f'{binding.scope}/'.lstrip('/')
@@ -162,7 +179,8 @@ class Run:
             for scopes, name in self.nodes
         )
 
-    def why_unused(self, binding):
+    def why_unused(self, binding: Binding) -> str:
+        """Explains why `consumes` is false."""
         if not binding.parameter:
             wanted = [
                 leaf.name
@@ -182,8 +200,8 @@ class Run:
             return f'nothing in this run enters the scope {binding.scope!r}{near}'
         return f'nothing in this run uses {binding.name}'
 
-    def check_values(self):
-        """Raises a ConfigError for a value that is missing, or that its parameter cannot take."""
+    def check_values(self) -> None:
+        """Raises a ConfigError if a value is missing or does not fit its parameter."""
         for (scopes, selector), node in self.nodes.items():
             bindings = self.bindings(scopes, selector)
             for name, p in values.bindable(selector).items():
@@ -196,7 +214,7 @@ class Run:
 
 
 def _key(binding):
-    """What gin calls a parameter; the name of a macro."""
+    """The key by which gin binds a parameter; the name of a macro."""
     if not binding.parameter:
         return binding.name
     return binding.scope, values.selector(binding.name), binding.parameter
@@ -220,7 +238,7 @@ def _import(binding, allow_imports):
 
 
 def _check_names(binding):
-    """The configurables and the parameter that a binding names exist."""
+    """Raises a ConfigError unless all names in a binding exist."""
     for leaf in values.leaves(binding.value):
         if isinstance(leaf, Reference):
             if '.' in ''.join(leaf.scopes):  # No binding could name it.
@@ -240,8 +258,8 @@ def _check_names(binding):
         raise binding.error(f'{name} has no parameter {parameter!r}{near}')
     if not known[parameter].bindable:
         runner = values.REGISTRY.matching_selectors('Runner')
-        decided = runner and parameter in values.bindable(runner[0])
-        see = f'; see Runner.{parameter}' if decided else ''
+        from_runner = runner and parameter in values.bindable(runner[0])
+        see = f'; see Runner.{parameter}' if from_runner else ''
         raise binding.error(f'cannot be bound: it is supplied by the caller{see}')
 
 
@@ -265,8 +283,8 @@ def _selectors():
 
 
 def _elsewhere(parameter):
-    """' (did you mean ...?)' of a parameter that other configurables have."""
-    owners = {}
+    """' (did you mean ...?)' for a parameter that other configurables have, or ''."""
+    owners: dict[str, list[str]] = {}
     for selector in _selectors():
         for name in values.bindable(selector):
             owners.setdefault(name, []).append(f'{short(selector)}.{name}')
@@ -289,12 +307,12 @@ def _check_macros(binding, value, macros, within=()):
 
 
 def _check_value(binding, value, parameter):
-    """The value is of the type, and in the range, that the parameter's annotation asks for."""
+    """Raises a ConfigError unless the value fits the type and range in the annotation."""
 
     def as_python(leaf):
         if not isinstance(leaf, Reference):
             return leaf
-        # The result of an evaluated one is known only once it is called.
+        # The result of an evaluated reference is unknown before the call.
         return (
             parameters.ANY if leaf.evaluate else values.REGISTRY[values.selector(leaf.name)].wrapper
         )
@@ -317,7 +335,7 @@ def _check_value(binding, value, parameter):
     if isinstance(value, str):
         choices = parameters.choices(parameter.hint)
         near = values.near(value, [c for c in choices if isinstance(c, str)])
-        if value in choices:  # Of which several may be given.
+        if value in choices:  # The parameter takes a sequence of them.
             near = f' (write ({value!r},))'
     elif isinstance(value, float) and value.is_integer() and not misfit(int(value)):
         near = f' (write {int(value)})'

@@ -6,6 +6,8 @@ import os
 import site
 import sys
 import sysconfig
+from argparse import ArgumentParser
+from collections.abc import Iterable, Sequence
 from importlib import machinery, metadata
 from pathlib import Path
 from urllib import parse, request
@@ -14,8 +16,8 @@ _PROJECT = __name__.partition('.')[0]
 _NAMES = ('site-packages', 'dist-packages')
 
 
-def may_import(module, allowed=()):
-    """Whether `import module` runs only installed files; nothing is imported to find out.
+def may_import(module: str, allowed: Iterable[str] = ()) -> bool:
+    """Whether `import module` would run only installed files; imports nothing itself.
 
     Args:
       module: Dotted name.
@@ -25,16 +27,19 @@ def may_import(module, allowed=()):
     if top == _PROJECT or any(f'{module}.'.startswith(f'{name}.') for name in allowed):
         return True
     folders = {*_site_packages(), *_editable_projects(top)}
-    names, path = module.split('.'), []
+    names = module.split('.')
+    path: Sequence[str] = []
     for count in range(1, len(names) + 1):
         name = '.'.join(names[:count])
         try:  # find_spec imports the parents of a dotted name; PathFinder does not.
-            find = importlib.util.find_spec if count == 1 else machinery.PathFinder.find_spec
-            spec = find(name, path)
-        # __main__ has no spec; a namespace within one that is not yet imported has no path.
+            if count == 1:
+                spec = importlib.util.find_spec(name)
+            else:
+                spec = machinery.PathFinder.find_spec(name, path)
+        # __main__ has no spec; a namespace within a namespace not yet imported has no path.
         except (ValueError, KeyError):
             return False
-        # A namespace package has no location, and runs nothing.
+        # A namespace package has no location and no code.
         if spec is None or (spec.has_location and not _lies_in(folders, spec.origin)):
             return False
         path = spec.submodule_search_locations or []
@@ -51,14 +56,14 @@ def _site_packages():
     folders = [*site.getsitepackages(), *map(sysconfig.get_path, ('purelib', 'platlib'))]
     if site.ENABLE_USER_SITE:
         folders.append(site.getusersitepackages())
-    # Those of another environment, added by a .pth file or PYTHONPATH.
+    # Folders of another environment, added by a .pth file or PYTHONPATH.
     named = (path for path in sys.path if os.path.basename(path) in _NAMES)
     added = set(map(os.path.realpath, named)) - {os.path.realpath(os.curdir)}
     return {*map(os.path.realpath, folders), *added}
 
 
 def _editable_projects(top):
-    """Real paths of the projects that `pip install -e` installed with this top-level module."""
+    """Real paths of projects with this top-level module that `pip install -e` installed."""
     for distribution in metadata.distributions(path=sorted(_site_packages())):
         if top in (distribution.read_text('top_level.txt') or '').split():
             origin = json.loads(distribution.read_text('direct_url.json') or '{}')
@@ -66,7 +71,7 @@ def _editable_projects(top):
                 yield os.path.realpath(request.url2pathname(parse.urlsplit(origin['url']).path))
 
 
-def add_flag(parser):
+def add_flag(parser: ArgumentParser) -> None:
     """Adds --allow_imports to a command that reads run folders."""
     parser.add_argument(
         '--allow_imports',

@@ -1,9 +1,10 @@
-"""Gin files and flags -> bindings with file and line. Nothing needs to be registered yet."""
+"""Gin files and flags -> bindings with file and line; no configurable needs to be registered."""
 
 import dataclasses
 import os
 import tokenize
 import typing
+from collections.abc import Callable, Iterable
 
 from gin import config_parser
 
@@ -13,7 +14,11 @@ from ob2i_tf.errors import ConfigError
 
 @dataclasses.dataclass(frozen=True)
 class Binding:
-    """`scope/name.parameter = value`, or with parameter '' the macro `name = value`."""
+    """`scope/name.parameter = value`, or with parameter '' the macro `name = value`.
+
+    Attributes:
+      where: File and line, or the flag, for errors.
+    """
 
     scope: str
     name: str
@@ -21,60 +26,62 @@ class Binding:
     value: typing.Any
     where: str
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f'{self.scope}/'.lstrip('/') + self.name + f'.{self.parameter}'.rstrip('.')
 
-    def error(self, message):
+    def error(self, message: object) -> ConfigError:
         return ConfigError(f'{self.where}: {self}: {message}')
 
 
 @dataclasses.dataclass(frozen=True)
 class Import:
+    """`import module`."""
+
     statement: config_parser.ImportStatement
     where: str
 
 
 class _Delegate(config_parser.ParserDelegate):
-    def configurable_reference(self, scoped_name, evaluate):
+    def configurable_reference(self, scoped_name: str, evaluate: bool) -> values.Reference:
         *scopes, name = scoped_name.split('/')
         return values.Reference(tuple(scopes), name, evaluate)
 
-    def macro(self, name):
+    def macro(self, name: str) -> values.Macro:
         return values.Macro(name)
 
 
-def read(gin_files, bindings=()):
+def read(gin_files: Iterable[str], bindings: Iterable[str] = ()) -> list[list[Binding | Import]]:
     """Reads gin files, then bindings, each overriding the ones before.
 
-    A file is looked for as given, beside the file that includes it, and in the folder gin/.
+    A file is searched for as given, beside the file that includes it, and in the folder gin/.
 
     Args:
       gin_files: Names of files.
-      bindings: Texts in gin's syntax.
+      bindings: Bindings in gin syntax.
 
     Returns:
-      Layers, each a list of Binding and Import: one for each stretch of a file between its
-      includes, and one for the bindings given.
+      Layers of bindings and imports: one per part of a file between its includes, and one for
+      `bindings`.
 
     Raises:
       ConfigError: A file is missing or cannot be read, or the syntax is wrong.
     """
-    layers = []
+    layers: list[list[Binding | Import]] = []
     for name in gin_files:
         _read_file(name, layers, including=())
     layers.append([])
     for text in bindings:
-        _read_text(text, layers, lambda line, text=text: f'--gin_bindings={text.strip()!r}')
+        _read_flag(text, layers)
     return layers
 
 
-def available():
-    """Names of the project's own gin files."""
+def available() -> list[str]:
+    """Names of the gin files that come with the package."""
     return sorted(f for f in os.listdir(resources.folder('gin')) if f.endswith('.gin'))
 
 
-def _find(name, beside):
-    """Path of a gin file; ConfigError names the folders that were searched."""
+def _find(name: str, beside: str) -> str:
+    """Path of a gin file; the ConfigError for a missing one lists the searched folders."""
     name = os.path.expanduser(name)
     folders = list(dict.fromkeys(['', os.path.dirname(beside), resources.folder('gin')]))
     for folder in folders:
@@ -101,12 +108,18 @@ def _read_file(name, layers, including, where=''):
     _read_text(text, layers, lambda line: f'{name}:{line}', (*including, path))
 
 
-def _read_text(text, layers, where, including=()):
+def _read_flag(text: str, layers: list) -> None:
+    _read_text(text, layers, lambda line: f'--gin_bindings={text.strip()!r}')
+
+
+def _read_text(
+    text: str, layers: list, where: Callable[[int], str], including: tuple[str, ...] = ()
+) -> None:
     """Parses gin syntax and appends bindings to the last layer."""
     parser = None
     try:
         parser = config_parser.ConfigParser(text, _Delegate())
-        # Not iterated over: an early end of the tokens would look like the end of the text.
+        # Not a for loop: an early end of the tokens would look like the end of the text.
         while (statement := parser.parse_statement()) is not None:
             at = where(statement.location.line_num)
             if isinstance(statement, config_parser.BindingStatement):
@@ -118,7 +131,7 @@ def _read_text(text, layers, where, including=()):
                 layers[-1].append(Import(statement, at))
     except (
         *(SyntaxError, tokenize.TokenError, StopIteration),
-        *(ValueError, TypeError, IndexError, RecursionError),  # gin's parser is not that careful.
+        *(ValueError, TypeError, IndexError, RecursionError),  # gin's parser lets these escape.
     ) as error:
         reason = ' '.join(str(error.args[0] if error.args else 'unexpected end').split())
         if 'Failed to parse token' in reason:
@@ -132,6 +145,6 @@ def _binding(statement, where):
     scope, name, parameter = statement.scope, statement.selector, statement.arg_name
     if not parameter:  # A macro; its name may contain slashes.
         scope, name = '', f'{scope}/{name}'.lstrip('/')
-    elif name in ('macro', 'gin.macro') and parameter == 'value':  # The long form of the same.
+    elif name in ('macro', 'gin.macro') and parameter == 'value':  # A macro's long form.
         scope, name, parameter = '', scope, ''
     return Binding(scope, name, parameter, statement.value, where)

@@ -1,6 +1,6 @@
 """Bindings that were renamed."""
 
-# Old 'Name' or 'Name.parameter' -> the new one, with new values if they changed too.
+# {old 'Name' or 'Name.parameter': the new one, with the new values if they changed too}.
 RENAMED: dict[str, str] = {
     'Agent.resample_head_on': 'Agent.head_lifetime',
     'EpisodicUpdate.consumption': (

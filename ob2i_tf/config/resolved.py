@@ -1,7 +1,10 @@
-"""Questions to gin's present state, however it came about."""
+"""Queries of gin's present state, whichever way its bindings were made."""
 
 import contextlib
 import re
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import gin
 
@@ -10,15 +13,15 @@ from ob2i_tf.config.checking import ROOTS, Run
 from ob2i_tf.errors import ConfigError
 
 
-def value(name, roots=ROOTS):
-    """The value of 'Name.parameter' outside any scope, bound or default, macros resolved."""
+def value(name: str, roots: Sequence[str] = ROOTS) -> Any:
+    """The value of 'Name.parameter' outside any scope, bound or default, with macros resolved."""
     configurable, _, parameter = name.rpartition('.')
     run = Run.of_gin(roots)
     return run.expand(run.nodes[(), values.selector(configurable)][parameter])
 
 
-def bound(configurable):
-    """{parameter: value} of a configurable, by its defaults and gin's unscoped bindings."""
+def bound(configurable: Callable) -> dict[str, Any]:
+    """{parameter: value} of a configurable, from its defaults and gin's unscoped bindings."""
     selector = gin.config._inverse_lookup(configurable).selector
     defaults = {
         name: parameter.default
@@ -28,17 +31,17 @@ def bound(configurable):
     return {**defaults, **gin.get_bindings(configurable)}
 
 
-def resolved_config(roots=ROOTS):
-    """gin's state as a text that alone reproduces the run, and that does not change when loaded.
+def resolved_config(roots: Sequence[str] = ROOTS) -> str:
+    """gin's state as a text that alone reproduces the run; loading it gives the same text.
 
-    It holds every parameter, bound or default, of everything that the run uses, macros resolved.
-    A default that gin cannot express is left out.
+    It holds every parameter, bound or default, of all configurables that the run uses, with macros
+    resolved. Defaults that gin cannot express are left out.
     """
     run = Run.of_gin(roots)
-    groups = {}
+    groups: dict[str, list[str]] = {}
     for (scopes, selector), node in run.nodes.items():
-        bindable = values.bindable(selector)
-        if scopes and ((), selector) in run.nodes:  # The rest is inherited.
+        bindable: Iterable[str] = values.bindable(selector)
+        if scopes and ((), selector) in run.nodes:  # The others are inherited.
             bindable = [name for name, b in run.bindings(scopes, selector).items() if b.scope]
         prefix = '/'.join([*scopes, values.REGISTRY.minimal_selector(selector)])
         groups[prefix] = group = []
@@ -52,8 +55,8 @@ def resolved_config(roots=ROOTS):
 
 
 @contextlib.contextmanager
-def constructing():
-    """Turns errors of the project's own constructors into a ConfigError."""
+def construction_errors() -> Iterator[None]:
+    """Context that turns errors of the package's own constructors into a ConfigError."""
     try:
         yield
     except TypeError as error:
@@ -63,16 +66,14 @@ def constructing():
         if made:
             raise ConfigError(
                 f'{made[1]} cannot be constructed from gin alone: write @{made[1]}, not '
-                f'@{made[1]}(), or bind what it lacks: {str(error).partition(chr(10))[0]}'
+                f'@{made[1]}(), or bind the missing values: {str(error).partition(chr(10))[0]}'
             ) from error
         raise
     except MemoryError as error:
-        raise ConfigError(f'this needs more memory than there is: {error}') from error
+        raise ConfigError(f'not enough memory for this configuration: {error}') from error
     except ValueError as error:
-        raised_in = error.__traceback__
-        while raised_in.tb_next:
-            raised_in = raised_in.tb_next
-        if raised_in.tb_frame.f_globals.get('__name__', '').startswith('ob2i_tf.'):
-            # gin adds lines that say which configurable was being called.
+        *_, (raised_in, _) = traceback.walk_tb(error.__traceback__)
+        if raised_in.f_globals.get('__name__', '').startswith('ob2i_tf.'):
+            # gin appends lines about the configurable that was being called.
             raise ConfigError(str(error).partition('\n  In call to configurable')[0]) from error
         raise

@@ -7,7 +7,7 @@ import dataclasses
 import difflib
 import inspect
 import typing
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import gin
 
@@ -19,11 +19,11 @@ EMPTY = inspect.Parameter.empty
 class Reference:
     """`@scopes/name` or, with `evaluate`, `@scopes/name()`."""
 
-    scopes: tuple
+    scopes: tuple[str, ...]
     name: str
     evaluate: bool
 
-    def __str__(self):
+    def __str__(self) -> str:
         return '@' + '/'.join([*self.scopes, self.name]) + '()' * self.evaluate
 
 
@@ -34,7 +34,7 @@ class Macro:
     name: str
 
 
-def leaves(value):
+def leaves(value: typing.Any) -> 'Iterator[Reference | Macro]':
     """The references and macros in a value."""
     if isinstance(value, (Reference, Macro)):
         yield value
@@ -45,7 +45,7 @@ def leaves(value):
         yield from leaves([*value.keys(), *value.values()])
 
 
-def map_leaves(function, value):
+def map_leaves(function: Callable[[typing.Any], typing.Any], value: typing.Any) -> typing.Any:
     """Applies `function` to everything in a value that is not a container."""
     if isinstance(value, dict):
         return {map_leaves(function, k): map_leaves(function, v) for k, v in value.items()}
@@ -54,11 +54,11 @@ def map_leaves(function, value):
     return function(value)
 
 
-def expand(value, macros):
-    """Replaces macros and gin's constants by their values, as far as they are defined.
+def expand(value: typing.Any, macros: Mapping[str, typing.Any]) -> typing.Any:
+    """Replaces those macros and gin constants in a value that are defined.
 
     Args:
-      value: A value.
+      value: Value to expand.
       macros: {name: value}.
     """
 
@@ -73,7 +73,7 @@ def expand(value, macros):
     return map_leaves(expanded, value)
 
 
-def from_python(value):
+def from_python(value: typing.Any) -> typing.Any:
     """A default argument as a value: configurables become references."""
 
     def converted(leaf):
@@ -83,8 +83,8 @@ def from_python(value):
     return map_leaves(converted, value)
 
 
-def to_gin(value):
-    """A value as gin keeps it."""
+def to_gin(value: typing.Any) -> typing.Any:
+    """A value as gin stores it."""
 
     def converted(leaf):
         if isinstance(leaf, Reference):
@@ -95,7 +95,7 @@ def to_gin(value):
     return map_leaves(converted, value)
 
 
-def from_gin(value):
+def from_gin(value: typing.Any) -> typing.Any:
     """The inverse of `to_gin`."""
 
     def converted(leaf):
@@ -109,8 +109,8 @@ def from_gin(value):
     return map_leaves(converted, value)
 
 
-def text(value) -> str:
-    """A value in gin's syntax; ValueError if gin has none for it."""
+def text(value: typing.Any) -> str:
+    """A value in gin syntax; ValueError if gin cannot express it."""
     if isinstance(value, Reference):
         name = REGISTRY.minimal_selector(selector(value.name))
         return str(dataclasses.replace(value, name=name))
@@ -128,7 +128,7 @@ def text(value) -> str:
 
 
 def selector(name: str) -> str:
-    """The full name of a configurable; KeyError if there is none or more than one."""
+    """The full name of a configurable; KeyError unless exactly one matches."""
     selectors = REGISTRY.matching_selectors(name)
     if len(selectors) != 1:
         raise KeyError(f'{len(selectors)} configurables named {name!r}')
@@ -149,7 +149,7 @@ class Parameter(typing.NamedTuple):
 
 
 def parameters(selector: str) -> dict[str, Parameter]:
-    """All parameters of a configurable that have a name."""
+    """All parameters of a configurable except *args and **kwargs."""
     configurable = REGISTRY[selector]
     allowed, denied = configurable.allowlist, configurable.denylist or ()
     function = configurable.wrapped
@@ -159,7 +159,7 @@ def parameters(selector: str) -> dict[str, Parameter]:
     function = inspect.unwrap(function)
     try:
         hints = typing.get_type_hints(function, include_extras=True)
-    except (NameError, TypeError):  # Annotations without a meaning at run time are not checked.
+    except (NameError, TypeError):  # Annotations undefined at run time are not checked.
         hints = {}
     found = list(inspect.signature(function).parameters.items())[is_class:]
     return {

@@ -1,28 +1,30 @@
-"""Environments, all of them Gymnasium vector environments made by `make`.
+"""Gymnasium vector environments, made by `make`.
 
 An environment has N copies that step together, a `single_action_space` Discrete(A), and a
-`single_observation_space` Box of floats or integers, the *stack. It resets a finished game within
-the step that ends it (AutoresetMode.SAME_STEP). `step(actions)`, with actions [N] int, returns
+`single_observation_space` that is a Box of floats or integers; *stack is its shape. It resets a
+finished game within the step that ends it (AutoresetMode.SAME_STEP). `step(actions)`, with actions
+[N] int, returns
 
-  observations [N, *stack]: After a finished game, the first of the next one.
-  rewards [N] float: They may be clipped.
+  observations [N, *stack]: After a finished game, the first observation of the next one.
+  rewards [N] float: Rewards for learning, possibly clipped.
   terminated, truncated [N] bool: Whether an episode ends here, in a terminal state or by a limit;
-    only the values of terminal states are 0.
+    only terminal states have value 0.
   info, a dict of dense arrays:
-    final_obs [N, *stack]: The observations that this step led to, before any reset; after a
-      terminal the newest frame is unspecified, since no target reads it.
-    game_over [N] bool: Whether the game was reset; an episode may end without, as at a life loss.
-    raw_rewards [N] float: Rewards before clipping, which scores add up.
+    final_obs [N, *stack]: The observations that this step led to, before any reset; at a terminal
+      the newest frame is unspecified, since no target reads it.
+    game_over [N] bool: Whether the game was reset. An episode may end without a reset, for example
+      at a life loss.
+    raw_rewards [N] float: Rewards before clipping; a score is their sum.
 
-`step_async` and `step_wait` are the halves of `step`, as in AsyncVectorEnv: work done in between
-overlaps with emulators. `reset(seed=None)` starts all copies; the first time, and with a seed, from
-seeds that neighbouring copies and seeds do not share.
+`step_async` and `step_wait` are the halves of `step`, as in AsyncVectorEnv: work done between them
+overlaps with the emulators. `reset(seed=None)` starts all copies. The first call, and every call
+with a seed, seeds each copy independently: neighbouring copies and seeds share no random stream.
 
 `metadata` may hold
   history (default 1): Frames in an observation, stacked along its last axis if more than one.
-  frames_per_step (default 1): Frames of an agent step, the unit of budgets and tables.
+  frames_per_step (default 1): Frames per agent step; tables count frames.
   max_episode_steps (default 0, unknown): Agent steps of the longest game.
-  shortest_path (default None): Agent steps of the shortest way to the goal, in mazes.
+  shortest_path (default None): Agent steps of the shortest path to the goal, in mazes.
   action_names (default None): The names of the A actions.
 """
 
@@ -42,7 +44,7 @@ from ob2i_tf.environments.mnist_maze import make_mnist_maze
 from ob2i_tf.environments.registered import make_gymnasium
 from ob2i_tf.parameters import AtLeast, Selects, checked
 
-# The project's own, by name; called as builder(name, num_envs=, seed=, **keywords).
+# The package's own environments; called as builder(name, num_envs=, seed=, **keywords).
 BUILDERS: dict[str, Callable[..., gymnasium.vector.VectorEnv]] = {
     'MnistMaze': make_mnist_maze,
     'DeepSea': make_deep_sea,
@@ -51,7 +53,7 @@ BUILDERS: dict[str, Callable[..., gymnasium.vector.VectorEnv]] = {
 
 
 def known_as(name: str) -> str | None:
-    """The name in BUILDERS of which `name` is a spelling, or None."""
+    """The name in BUILDERS that `name` spells in any usual way, or None."""
     if isinstance(name, str):
         for known in BUILDERS:
             if games.normalise(name) == games.normalise(known):
@@ -60,10 +62,10 @@ def known_as(name: str) -> str | None:
 
 
 def builder_of(name: str) -> Callable[..., gymnasium.vector.VectorEnv]:
-    """The configurable that makes `name`, found without making anything.
+    """The configurable that makes the environment `name`; it is not called.
 
     Raises:
-      ValueError: No environment has this name; one line with the nearest names.
+      ValueError: No environment has this name; the one-line message suggests similar names.
     """
     known = known_as(name)
     if known is not None:
@@ -86,16 +88,16 @@ def make(
 
     Args:
       name: An Atari game in any usual spelling ('Q*Bert', 'MsPacman', 'up_n_down'), a name in
-        BUILDERS, in any spelling too, or the id of a registered Gymnasium environment
-        ('CartPole-v1'). By default the one that gin binds.
-      num_envs: Copies; 1 is the paper's protocol.
-      seed: Decides every copy's random stream; neighbouring seeds and copies share nothing.
-      **keywords: Keywords of the environment's builder (`make_atari` and so on). The others come
-        from the gin bindings of the builder.
+        BUILDERS, also in any spelling, or the id of a registered Gymnasium environment
+        ('CartPole-v1').
+      num_envs: Number of copies; 1 is the paper's protocol.
+      seed: Seed of all copies; neighbouring seeds and copies share no random stream.
+      **keywords: Keywords of the environment's builder (`make_atari` and so on). All other
+        parameters of the builder come from gin.
 
     Raises:
-      ValueError: There is no such environment; the first line has the nearest names.
-      TypeError: The environment's builder does not have such a keyword.
+      ValueError: No environment has this name; the one-line message suggests similar names.
+      TypeError: The environment's builder does not accept a keyword.
     """
     builder = builder_of(name)
     accepted = set(inspect.signature(builder).parameters) - {'name', 'num_envs', 'seed'}

@@ -1,8 +1,9 @@
 """Atari through ALE's C++ vector environment, as DQN preprocesses it.
 
-A frame is the maximum over the last two of an agent step's emulator frames, in grey, averaged down
-to 84x84; a stack is the newest `history` of them. Two things are done here and not there: frame
-stacks that continue through a life loss, and the limit on a game's length.
+A frame is the maximum over the last two emulator frames of an agent step, in greyscale, averaged
+down to 84x84; a stack holds the newest `history` frames. This module adds two things that ALE's
+vector environment lacks: frame stacks that continue through a life loss, and an exact limit on a
+game's length.
 """
 
 from typing import Annotated, Any
@@ -29,14 +30,14 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
 
     Observations are uint8 [N, 84, 84, history], newest last ([N, 84, 84] if history is 1).
 
-    `terminated` is set at game over, and at a life loss if terminal_on_life_loss: the game
+    `terminated` is set at game over and, if terminal_on_life_loss, at a life loss: the game then
     continues, and so does its frame stack unless restart_stack_on_life_loss. `truncated` is set at
-    the limit on a game's length. At game over and at the limit, and only there,
-    `info['game_over']` is set and the game has been reset. ALE does not show the screen at game
-    over: there the newest frame of final_obs is one from before it.
-    `info` also holds raw_rewards [N] float32 (unclipped), final_obs, and the lives [N] and emulator
-    frames so far (episode_frames [N], what was played before the first action included) of the
-    game in obs.
+    the limit on a game's length. `info['game_over']` is set only at game over and at the limit,
+    where the game has been reset. ALE does not show the screen at game over: there the newest frame
+    of final_obs is an earlier one.
+    `info` also holds raw_rewards [N] float32 (unclipped), final_obs, and for the game in the
+    observations its lives [N] and episode_frames [N], its emulator frames so far, including those
+    before the first action.
     """
 
     def __init__(
@@ -60,11 +61,9 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
         try:
             roms.get_rom_path(rom)
         except OSError as error:
-            raise ValueError(
-                f'the ROM of {rom!r}, which ale-py brings, cannot be read: {error}'
-            ) from error
+            raise ValueError(f"cannot read ale-py's ROM for {rom!r}: {error}") from error
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
-        self._env = ale_py.AtariVectorEnv(
+        self._env: Any = ale_py.AtariVectorEnv(
             rom,
             num_envs,
             num_threads=num_threads,
@@ -105,10 +104,13 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
         self.metadata['max_episode_steps'] = self._limit_agent_steps
         ale_actions = self._env.ale.get_action_set()
         self.metadata['action_names'] = tuple(action.name for action in ale_actions)
-        self._stacks = None  # [N, 84, 84, history]
+        self._num_actions = len(ale_actions)
+        self._stacks: Any = None  # [N, 84, 84, history]; None before `reset` and after `close`.
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
-        """Starts all games afresh: from `seed`, else from make's seed and its later streams."""
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Restarts all games, from `seed` or else from the next stream of the constructor's."""
         if options:
             raise ValueError(f'reset takes no options, got {options}')
         if seed is not None:
@@ -127,24 +129,24 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
             'episode_frames': info['episode_frame_number'],
         }
 
-    def step(self, actions):
+    def step(self, actions: np.ndarray) -> tuple:
         """Plays one agent step in every game; actions are [N] integers."""
         self.step_async(actions)
         return self.step_wait()
 
-    def step_async(self, actions):
-        """The first half of `step`: the emulators start to play, in threads of their own."""
+    def step_async(self, actions: np.ndarray) -> None:
+        """First half of `step`: starts the emulators, which run in separate threads."""
         actions = self._checked(actions)
         self._env.send(actions)
         self._agent_steps += 1
 
-    def step_wait(self):
-        """The second half: waits for them, and returns what `step` does."""
+    def step_wait(self) -> tuple:
+        """Second half of `step`: waits for the emulators and returns the results."""
         frames, raw_rewards, terminated, _, info = self._env.recv()
         frames = frames[:, 0]
 
-        # The lives do not tell a game over (they are the next game's already); the frame of the
-        # last reset does.
+        # Lives cannot reveal a game over, since they already belong to the next game; the frame
+        # number of the last reset can.
         resets_at = info['frame_number'] - info['episode_frame_number']
         ended = resets_at != self._resets_at
         truncated = (self._agent_steps >= self._limit_agent_steps) & ~ended
@@ -152,12 +154,12 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
         if ended.any():
             last_frames = np.where(ended[:, None, None], info['final_obs'][:, 0], frames)
         stacks = np.empty_like(self._stacks)
-        stacks.ravel()[:-1] = self._stacks.ravel()[1:]  # one place along the last axis, as one copy
+        stacks.ravel()[:-1] = self._stacks.ravel()[1:]  # Shifts the last axis in one copy.
         stacks[..., -1] = last_frames
         final_obs = self._observations(stacks)
 
         if truncated.any():
-            # Kept here because ALE's own limit cuts inside an agent step and shows a stale screen.
+            # ALE's own limit would cut within an agent step and show a stale screen.
             frames, info = self._env.reset(options={'reset_mask': truncated})
             frames = frames[:, 0]
             resets_at = info['frame_number'] - info['episode_frame_number']
@@ -186,7 +188,7 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
             },
         )
 
-    def close_extras(self, **kwargs):
+    def close_extras(self, **kwargs: Any) -> None:
         self._env = self._stacks = None
 
     def _observations(self, stacks: np.ndarray) -> np.ndarray:
@@ -201,9 +203,9 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
                 f'actions must be integers of shape ({self.num_envs},), '
                 f'got {actions.dtype} of shape {actions.shape}'
             )
-        if actions.min() < 0 or actions.max() >= self.single_action_space.n:
+        if actions.min() < 0 or actions.max() >= self._num_actions:
             raise ValueError(
-                f'actions must be in 0..{self.single_action_space.n - 1}, got {actions.tolist()}'
+                f'actions must be in 0..{self._num_actions - 1}, got {actions.tolist()}'
             )
         return actions.astype(np.int32)
 
@@ -230,31 +232,32 @@ def make_atari(
     """Makes an Atari environment; the defaults are the paper's training protocol (DQN's).
 
     Args:
-      name: the game, in any spelling that `games.resolve` knows.
-      num_envs: games that step together.
-      seed: of the random streams, one for each game.
-      frame_skip: emulator frames of an agent step, the action repeated (paper, hyperparameters).
-      history: frames of a stack (paper, hyperparameters).
-      noop_max: at a game's start 0..noop_max no-op frames, uniformly, noop_max included (paper).
-      max_episode_frames: a game is truncated after so many frames, no-ops aside, rounded up to
+      name: Game, in any spelling that `games.resolve` knows.
+      num_envs: Number of games that step together.
+      seed: Seed of the games, each of which has an independent random stream.
+      frame_skip: Emulator frames per agent step; the action is repeated (paper, hyperparameters).
+      history: Frames per stack (paper, hyperparameters).
+      noop_max: A game starts with 0..noop_max no-op frames, drawn uniformly, both ends included
+        (paper).
+      max_episode_frames: Frames after which a game is truncated, not counting no-ops, rounded up to
         whole agent steps (108,000 = 30 minutes of play, van Hasselt et al. 2016).
-      max_episode_frames_by_game: {game, in any spelling: frames} in place of max_episode_frames
+      max_episode_frames_by_game: {game in any spelling: frames}, overrides max_episode_frames
         (the released code: 18,000 for six games).
-      terminal_on_life_loss: terminated is set at a life loss too; the game plays on (DQN;
+      terminal_on_life_loss: Whether a life loss sets `terminated`; the game itself continues (DQN;
         evaluation counts whole games).
-      clip_rewards: rewards are the sign of the game's own (DQN; scores are sums of the game's).
-      sticky_action_probability: with which an emulator frame repeats the action before; the
-        paper has none, ALE's v5 environments 0.25.
-      full_action_space: all 18 actions in place of those that have an effect in the game.
-      num_threads: of the emulators; 0 lets ALE choose.
-      press_fire: where the game has FIRE, it is pressed for a frame before the no-ops, as ALE does
-        by default and the released code in its own way.
-      restart_stack_on_life_loss: The first stack of a life repeats its first frame, as that of a
-        game does (the released code). Needs terminal_on_life_loss, since replay rebuilds stacks
-        from the frames of an episode.
+      clip_rewards: Whether rewards are reduced to their sign (DQN); scores use the raw rewards.
+      sticky_action_probability: Probability that an emulator frame repeats the previous action: 0
+        in the paper, 0.25 in ALE's v5 environments.
+      full_action_space: Whether all 18 actions are available, or only the game's minimal set.
+      num_threads: Number of emulator threads; 0 lets ALE choose.
+      press_fire: Whether FIRE, if the game has it, is pressed for one frame before the no-ops, as
+        is ALE's default; the released code presses it differently.
+      restart_stack_on_life_loss: Whether the first stack of a life repeats its first frame, like
+        the first stack of a game (the released code). Needs terminal_on_life_loss, since replay
+        rebuilds stacks from the frames of an episode.
 
     Raises:
-      ValueError: an unknown game, or values that contradict each other.
+      ValueError: The game is unknown, or values contradict each other.
     """
     rom = games.resolve(name)
     frames_by_game = {}

@@ -1,6 +1,6 @@
 """Deep Sea, the standard test of deep exploration, from bsuite (Osband et al. 2020)."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import gin
 import gymnasium
@@ -8,15 +8,15 @@ import numpy as np
 from gymnasium import spaces
 
 from ob2i_tf.environments.vector import DenseVectorEnv
-from ob2i_tf.errors import missing_package
+from ob2i_tf.errors import missing_extra
 from ob2i_tf.parameters import AtLeast, checked
 
 
 class DeepSea(gymnasium.Env):
-    """A diver who sinks a row a step; only N times the right action reaches the treasure.
+    """A diver sinks one row per step; only N correct actions in a row reach the treasure.
 
-    Observations are uint8 [N, N], 255 at the diver. Going right costs 0.01 / N, the treasure at the
-    lower right corner pays 1; which action is right is drawn for each cell.
+    Observations are uint8 [N, N], 255 at the diver. Moving right costs 0.01 / N, and the treasure
+    in the lower right corner pays 1; which action moves right is drawn for each cell.
     """
 
     metadata = {'render_modes': []}
@@ -25,7 +25,7 @@ class DeepSea(gymnasium.Env):
         try:
             from bsuite.environments import deep_sea
         except ModuleNotFoundError as error:
-            raise ValueError(missing_package(error, 'deepsea')) from None
+            raise ValueError(missing_extra(error, 'deepsea')) from None
         self._make = lambda seed: deep_sea.DeepSea(
             size, deterministic=deterministic, seed=seed, mapping_seed=mapping_seed
         )
@@ -33,13 +33,15 @@ class DeepSea(gymnasium.Env):
         self.observation_space = spaces.Box(0, 255, (size, size), np.uint8)
         self.action_space = spaces.Discrete(2)
 
-    def reset(self, *, seed=None, options=None):
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         if seed is not None:
             self._env = self._make(int(self.np_random.integers(2**31)))
         return self._frame(self._env.reset()), {}
 
-    def step(self, action):
+    def step(self, action: int) -> tuple:
         step = self._env.step(int(action))
         return self._frame(step), float(step.reward), step.last(), False, {}
 
@@ -57,14 +59,15 @@ def make_deep_sea(
     mapping_seed: Annotated[int, AtLeast(0)] = 0,
     deterministic: bool = True,
 ) -> gymnasium.vector.VectorEnv:
-    """Copies of one Deep Sea.
+    """Makes copies of one Deep Sea.
 
     Args:
       name: 'DeepSea'.
-      num_envs, seed: see `environments.make`.
-      size: N, rows and columns; an episode has N steps.
-      mapping_seed: decides which action goes right in which cell.
-      deterministic: without, moves to the right fail and rewards are noisy, as bsuite has it.
+      num_envs, seed: See `environments.make`.
+      size: N, the number of rows and of columns; an episode has N steps.
+      mapping_seed: Seed of the draw of which action moves right in each cell.
+      deterministic: If False, moves to the right can fail and rewards are noisy (bsuite's
+        stochastic variant).
     """
     del name
     return DenseVectorEnv(

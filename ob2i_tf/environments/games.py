@@ -1,4 +1,4 @@
-"""Names of the Atari games: as the paper prints them, in CamelCase and as ALE's ROM files."""
+"""Names of Atari games: as printed in the paper, in CamelCase, and as ALE names its ROM files."""
 
 import difflib
 import functools
@@ -59,7 +59,7 @@ ATARI_49 = (
     'Zaxxon',
 )
 
-# Spellings that differ from the ROM's by more than case and punctuation.
+# Names that differ from the ROM's by more than case and punctuation.
 _ALIASES = {'montezumasrevenge': 'montezuma_revenge', 'upanddown': 'up_n_down'}
 
 
@@ -74,14 +74,14 @@ def _roms() -> dict[str, str]:
 
 
 def resolve(name: str, others: Iterable[str] = ()) -> str:
-    """The ROM, as ALE names it, of a game in any spelling; opens no file and no emulator.
+    """ALE's ROM name for a game in any spelling; opens no file and no emulator.
 
     Args:
-      name: 'Ms. Pacman', 'MsPacman', 'ms_pacman', ...
-      others: further names worth suggesting.
+      name: A name such as 'Ms. Pacman', 'MsPacman' or 'ms_pacman'.
+      others: Further names that an error may suggest.
 
     Raises:
-      ValueError: no such game; one line with the nearest names.
+      ValueError: No game has this name; the one-line message suggests similar names.
     """
     rom = _roms().get(normalise(name)) if isinstance(name, str) else None
     if rom is not None:

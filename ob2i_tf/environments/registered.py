@@ -1,4 +1,4 @@
-"""Any environment that is registered with Gymnasium, by its id."""
+"""Environments that are registered with Gymnasium, by id."""
 
 from typing import Annotated
 
@@ -12,10 +12,10 @@ from ob2i_tf.parameters import AtLeast, checked
 
 
 def is_registered(name: str) -> bool:
-    """Whether `name` is the id of an environment other than an Atari game.
+    """Whether `name` is the id of an environment that is not an Atari game.
 
     Raises:
-      ValueError: It is an Atari game, whose id in Gymnasium has other settings than DQN's.
+      ValueError: The id is an Atari game's, which Gymnasium makes with other settings than DQN's.
     """
     spec = gymnasium.registry.get(name) if isinstance(name, str) else None
     if spec is None:
@@ -26,7 +26,7 @@ def is_registered(name: str) -> bool:
 
 
 def names() -> list[str]:
-    """The ids of registered environments, without Atari games."""
+    """The ids of all registered environments except Atari games."""
     return [name for name, spec in gymnasium.registry.items() if not _is_atari(spec)]
 
 
@@ -42,16 +42,16 @@ def make_gymnasium(
     seed: int = 0,
     max_episode_steps: Annotated[int, AtLeast(1)] | None = None,
 ) -> gymnasium.vector.VectorEnv:
-    """Copies of a registered environment, each seeded by itself.
+    """Makes copies of a registered environment, each with a separate seed.
 
     Args:
-      name: Its id, such as 'CartPole-v1'.
+      name: Id, such as 'CartPole-v1'.
       num_envs, seed: See `environments.make`.
       max_episode_steps: Agent steps after which an episode is truncated; None: as registered.
 
     Raises:
-      ValueError: It cannot be made; its observations are not a Box of floats or integers; or its
-        actions are not Discrete, from 0.
+      ValueError: The environment cannot be made, its observations are not a Box of floats or
+        integers, or its actions are not a Discrete space from 0.
     """
     try:
         limit = max_episode_steps or gymnasium.spec(name).max_episode_steps
@@ -64,11 +64,11 @@ def make_gymnasium(
     except (gymnasium.error.Error, ImportError) as error:
         raise ValueError(f'make_environment.name = {name!r}: {error}') from error
     problem = ''
-    seen, actions = env.single_observation_space, env.single_action_space
-    if not (isinstance(seen, spaces.Box) and np.dtype(seen.dtype).kind in 'fiu'):
-        problem = f'observations have to be a Box of floats or integers, not {seen}'
+    stack, actions = env.single_observation_space, env.single_action_space
+    if not (isinstance(stack, spaces.Box) and np.dtype(stack.dtype).kind in 'fiu'):
+        problem = f'observations must be a Box of floats or integers, not {stack}'
     elif not (isinstance(actions, spaces.Discrete) and actions.start == 0):
-        problem = f'actions have to be Discrete, from 0, not {actions}'
+        problem = f'actions must be a Discrete space from 0, not {actions}'
     if problem:
         env.close()
         raise ValueError(f'make_environment.name = {name!r}: {problem}')

@@ -1,16 +1,19 @@
-"""The composition root: builds the parts of a run, and restores those of a trained one."""
+"""The composition root: builds the parts of a run from their factories."""
 
 import contextlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from ob2i_tf import acting, networks, seeds
+from ob2i_tf import acting, networks, posteriors, seeds, updates
+from ob2i_tf.agent import Agent
 from ob2i_tf.errors import ConfigError
+from ob2i_tf.learner import QLearner
+from ob2i_tf.replay import EpisodeReplay
 from ob2i_tf.training import logs
 
 
@@ -21,7 +24,7 @@ class Environment(NamedTuple):
       observation_shape: Shape of a stack.
       observation_dtype: NumPy dtype.
       num_actions: A.
-      history: Frames in a stack.
+      history: Frames per stack.
       frames_per_step: Emulator frames per agent step.
       max_episode_steps: Agent steps of the longest game; 0 if it is unlimited or unknown.
       shortest_path: Agent steps of the shortest solution, in mazes; else None.
@@ -37,20 +40,25 @@ class Environment(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """The parts of a run, each as the parameter of Runner of the same name builds it."""
+    """The parts of a run; each is built by the parameter of Runner that has its name."""
 
     environment: Environment
-    replay: Any
-    learner: Any
-    posterior: Any
-    update: Any
-    agent: Any
+    replay: EpisodeReplay
+    learner: QLearner
+    posterior: posteriors.Posterior
+    update: updates.Update
+    agent: Agent
     evaluation_policy: acting.Policy
     timers: logs.Timers
 
     @property
+    def frames(self) -> int:
+        """Frames that the run has taken."""
+        return self.agent.agent_steps * self.environment.frames_per_step
+
+    @property
     def variables(self) -> dict[str, tf.Module]:
-        """{name: part with variables that a checkpoint keeps}."""
+        """{name: part whose variables a checkpoint keeps}."""
         return {
             'learner': self.learner,
             'posterior': self.posterior,
@@ -86,10 +94,10 @@ class Parts(NamedTuple):
 
 
 def inspect_environment(environment: Callable) -> Environment:
-    """Makes one copy of an environment, asks it, and closes it.
+    """Makes one copy of an environment, inspects it and closes it.
 
     Args:
-      environment: See `build`.
+      environment: Factory, see `build`.
     """
     with contextlib.closing(environment(num_envs=1)) as env:
         return Environment(
@@ -103,8 +111,8 @@ def inspect_environment(environment: Callable) -> Environment:
         )
 
 
-def build_network(network: Callable, environment: Environment, **keywords):
-    """A network for an environment, with its variables."""
+def build_network(network: Callable, environment: Environment, **keywords: Any) -> tf.keras.Model:
+    """Makes a network for an environment and creates its variables."""
     return networks.build(
         network(environment.num_actions, **keywords),
         environment.observation_shape,
@@ -126,7 +134,7 @@ def build(
     evaluation_preferences: Callable,
     evaluation_tie_break: str,
     evaluation_belief: str,
-    xla: tuple[str, ...] = (),
+    xla: Sequence[str] = (),
 ) -> Parts:
     """Builds all parts of a run.
 
@@ -145,22 +153,31 @@ def build(
       num_envs: Number of environments that train in lockstep.
       evaluation_preferences, evaluation_tie_break, evaluation_belief: See `acting.Policy`.
       xla: Parts that XLA compiles: 'acting', 'targets', 'gradient_step'.
+
+    Raises:
+      ConfigError: An argument cannot be a factory of its part.
     """
+    _check_factory('Runner.network', network, tf.keras.Model)
+    _check_factory('Runner.replay', replay, EpisodeReplay)
+    _check_factory('Runner.learner', learner, QLearner)
+    _check_factory('Runner.posterior', posterior, posteriors.Posterior)
+    _check_factory('Runner.update', update, updates.Update)
+    _check_factory('Runner.agent', agent, Agent)
 
     def seed_of(name):
         return seeds.small_integer(seeds.stream(seed, name))
 
-    described = inspect_environment(environment)
-    shape = described.observation_shape
+    facts = inspect_environment(environment)
+    shape = facts.observation_shape
     online, target = (
-        build_network(network, described, seed=seed_of(name), prior_seed=seed_of('prior'))
+        build_network(network, facts, seed=seed_of(name), prior_seed=seed_of('prior'))
         for name in ('network', 'target_network')
     )
     memory = replay(
-        shape[:-1] if described.history > 1 else shape,
-        history=described.history,
+        shape[:-1] if facts.history > 1 else shape,
+        history=facts.history,
         seed=seeds.integer(seeds.stream(seed, 'replay')),
-        observation_dtype=described.observation_dtype,
+        observation_dtype=facts.observation_dtype,
     )
     student = learner(online, target, seed_of('learner'), xla='gradient_step' in xla)
     belief = posterior(online, target, memory, num_envs, seed_of('posterior'))
@@ -168,7 +185,7 @@ def build(
         memory, online, target, belief.double_q_values, seed_of('update'), xla='targets' in xla
     )
     timers = logs.Timers()
-    acts = agent(
+    actor = agent(
         student,
         belief,
         batches,
@@ -186,18 +203,18 @@ def build(
         xla='acting' in xla,
         name='Runner.evaluation_preferences',
     )
-    return Parts(described, memory, student, belief, batches, acts, evaluation_policy, timers)
+    return Parts(facts, memory, student, belief, batches, actor, evaluation_policy, timers)
 
 
 def warn_of_long_games(parts: Parts, training_steps: int, evaluation_steps: int) -> None:
-    """Logs which limits cut the longest games short.
+    """Warns of limits that the longest games exceed.
 
     Args:
       parts: Parts of the run.
       training_steps, evaluation_steps: Agent steps per environment and iteration.
     """
     longest, capacity = parts.environment.max_episode_steps, parts.replay.capacity_transitions
-    for limit, what in (
+    for limit, warning in (
         (
             training_steps,
             'Training cuts games off after %s agent steps, Runner.training_steps / num_envs',
@@ -214,10 +231,10 @@ def warn_of_long_games(parts: Parts, training_steps: int, evaluation_steps: int)
         ),
     ):
         if 0 < limit < longest:
-            logging.warning(f'{what}; games can reach %s.', f'{limit:,}', f'{longest:,}')
+            logging.warning(f'{warning}; games can reach %s.', f'{limit:,}', f'{longest:,}')
 
 
-def check_factory(name: str, part, kind: type) -> None:
+def _check_factory(name: str, part, kind: type) -> None:
     """Raises a ConfigError unless `part` makes a `kind`: its subclass, or any other callable."""
     if not callable(part) or (inspect.isclass(part) and not issubclass(part, kind)):
         raise ConfigError(f'{name} must be a factory of {kind.__name__}, got {part!r}')

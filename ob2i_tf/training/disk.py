@@ -1,6 +1,6 @@
-"""Files that are intact or absent, survive a power cut, and can be told from damaged ones.
+"""Atomic writes that survive a power cut, checksums and locks.
 
-No file is written through a symbolic link: a link in a run folder may point anywhere.
+No file is written through a symbolic link, since a link in a run folder may point anywhere.
 """
 
 import contextlib
@@ -10,27 +10,31 @@ import hashlib
 import os
 import shutil
 import stat
+import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO, Any
 
 import psutil
 
 from ob2i_tf.errors import UserError
 
 CHUNK_BYTES = 2**20
+StrPath = str | os.PathLike[str]
 
 
-def describe(path, size=float('inf')):
+def fingerprint(path: StrPath, size: int | None = None) -> dict[str, Any]:
     """{'bytes', 'sha256'} of a file or of its first `size` bytes; OSError if it cannot be read."""
     digest = hashlib.sha256()
+    size = sys.maxsize if size is None else size
     with open_regular(path, 'rb') as file:
         while chunk := file.read(min(CHUNK_BYTES, size - file.tell())):
             digest.update(chunk)
         return {'bytes': file.tell(), 'sha256': digest.hexdigest()}
 
 
-def check_unpacked(path):
+def check_unpacked(path: StrPath) -> None:
     """Raises a MemoryError if the content of a zip file exceeds the machine's free memory."""
     with zipfile.ZipFile(path) as archive:
         size = sum(member.file_size for member in archive.infolist())
@@ -39,8 +43,8 @@ def check_unpacked(path):
         raise MemoryError(f'{path} holds {size:,} bytes, and {free:,} are free')
 
 
-def sync(path):
-    """Brings a file, or the names in a folder, to the disk."""
+def sync(path: StrPath) -> None:
+    """Syncs a file, or the names in a folder, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -51,39 +55,39 @@ def sync(path):
 class FileChangedError(OSError):
     """Another program changed a file of a run in progress."""
 
-    def __init__(self, path):
+    def __init__(self, path: StrPath):
         super().__init__(f'{path} was changed by another program during the run')
 
 
-def make_folder(path):
+def make_folder(path: StrPath) -> None:
     """Creates a folder and its missing parents, so that they survive a power cut.
 
-    An earlier process may have been killed after it made the folder and before it synced the name.
+    An existing folder is synced too: an earlier process may have been killed before it did so.
     """
     path = Path(path)
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     existing = missing[-1].parent if missing else path
     for folder in (existing, *reversed(missing)):
         folder.mkdir(exist_ok=True)
-        with contextlib.suppress(PermissionError):  # Of a parent that is not the user's.
+        with contextlib.suppress(PermissionError):  # The parent may belong to another user.
             sync(folder.parent)
 
 
-def remove(path):
-    """Removes a file, a folder with all it holds, or a symbolic link, not what it leads to."""
+def remove(path: StrPath) -> None:
+    """Removes a file, a folder with its content, or a symbolic link but not its target."""
     if os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path)
     else:
         os.remove(path)
 
 
-def open_regular(path, mode='r', flags=0, **keywords):
+def open_regular(path: StrPath, mode: str = 'r', flags: int = 0, **keywords: Any) -> IO[Any]:
     """Like `open`, but raises an OSError for a pipe or a device, which may block or never end."""
 
-    def opener(path, of_mode):
-        descriptor = os.open(path, of_mode | flags | os.O_NONBLOCK, 0o666)
+    def opener(path, mode_flags):
+        descriptor = os.open(path, mode_flags | flags | os.O_NONBLOCK, 0o666)
         kind = os.fstat(descriptor).st_mode
-        if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):  # Of a folder `open` itself says so.
+        if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):  # `open` itself rejects folders.
             os.close(descriptor)
             raise OSError(errno.EINVAL, 'Not a regular file', path)
         return descriptor
@@ -91,31 +95,31 @@ def open_regular(path, mode='r', flags=0, **keywords):
     return open(path, mode, opener=opener, **keywords)
 
 
-def read_text(path, encoding='utf-8', errors='strict'):
-    """Like `Path.read_text`, of a regular file only."""
+def read_text(path: StrPath, encoding: str = 'utf-8', errors: str = 'strict') -> str:
+    """Like `Path.read_text`, but reads only regular files."""
     with open_regular(path, encoding=encoding, errors=errors) as file:
         return file.read()
 
 
-def open_nofollow(path, mode, **keywords):
+def open_nofollow(path: StrPath, mode: str, **keywords: Any) -> IO[Any]:
     """Like `open_regular`, but raises an OSError if the path is a symbolic link."""
     return open_regular(path, mode, os.O_NOFOLLOW, **keywords)
 
 
-def identity(path):
-    """(inode, bytes) of a file, which tell it from another one in its place."""
+def identity(path: StrPath) -> tuple[int, int]:
+    """(inode, bytes) of a file, which distinguish it from another file in its place."""
     status = os.stat(path)
     return status.st_ino, status.st_size
 
 
-def check_identity(path, expected):
+def check_identity(path: StrPath, expected: tuple[int, int]) -> None:
     """Raises a FileChangedError if a file no longer has this `identity`."""
     if identity(path) != expected:
         raise FileChangedError(path)
 
 
 @contextlib.contextmanager
-def named_for_tensorflow(folder) -> Iterator[str]:
+def tensorflow_path(folder: StrPath) -> Iterator[str]:
     """A path of `folder` for TensorFlow, whose C++ code encodes it in UTF-8 in any locale."""
     with contextlib.ExitStack() as stack:
         name = str(folder)
@@ -126,33 +130,33 @@ def named_for_tensorflow(folder) -> Iterator[str]:
         yield name
 
 
-def write_text(path, text):
-    """Writes a file and brings it to the disk; `sync` of its folder does so for its name."""
+def write_text(path: StrPath, text: str) -> None:
+    """Writes a file and syncs it to disk; its name needs `sync` of the folder."""
     with open_nofollow(path, 'w', encoding='utf-8') as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
 
 
-def replace_text(path, text):
-    """Replaces a file at once, so that a full disk or a kill leaves the old one."""
+def replace_text(path: StrPath, text: str) -> None:
+    """Replaces a file atomically, so that a full disk or a kill leaves the old one."""
     aside = f'{path}.writing'
     write_text(aside, text)
     os.replace(aside, path)
 
 
 class Lock:
-    """Holds a run folder until it is closed.
+    """Locks a run folder until it is closed.
 
     The folder itself is locked, so that the lock survives the removal of its file `lock`. The file
     is locked too, for file systems that cannot lock folders, such as NFS.
 
     Raises:
-      UserError: another process holds it.
+      UserError: Another process holds the lock.
     """
 
-    def __init__(self, directory):
-        self._held = []
+    def __init__(self, directory: StrPath):
+        self._held: list[int] = []
         file = os.path.join(directory, 'lock')
         read_write = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
         for path, flags in ((file, read_write), (directory, os.O_RDONLY | os.O_DIRECTORY)):
@@ -166,7 +170,7 @@ class Lock:
                 if path == file:
                     raise
 
-    def close(self):
+    def close(self) -> None:
         while self._held:
             os.close(self._held.pop())
 

@@ -7,10 +7,13 @@ import os
 import stat
 import uuid
 import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from ob2i_tf.replay import STEP
+from ob2i_tf.replay import STEP, EpisodeReplay
 from ob2i_tf.training import disk
 
 _FORMAT = 2
@@ -19,42 +22,42 @@ _SEGMENT_BYTES = 64 * 2**20  # Before compression.
 
 
 class ReplayDamagedError(ValueError):
-    """A saved replay is not what was saved."""
+    """A saved replay differs from what was saved."""
 
 
 class EpisodeFiles:
     """Saves the episodes and the random state of a replay, and restores them.
 
-    Episodes are written to files of several, *segments*; what is in one is not written again. No
-    other object may load episodes into the replay meanwhile.
+    Episodes are written to files of several episodes, *segments*, and never written again. No other
+    object may load episodes into the replay meanwhile.
 
     Args:
       directory: Folder of the files; created at the first `flush` or `save`.
-      replay: EpisodeReplay.
+      replay: The replay.
     """
 
-    def __init__(self, directory, replay):
+    def __init__(self, directory: str | Path, replay: EpisodeReplay):
         self.directory = os.path.abspath(directory)
         self.replay = replay
         self._frame_bytes = math.prod(replay.observation_shape) * replay.observation_dtype.itemsize
         self._forget_saved()
 
-    def flush(self):
-        """Writes new episodes ahead of the next `save`, as far as they fill whole segments.
+    def flush(self) -> None:
+        """Writes those new episodes that fill segments ahead of the next `save`.
 
-        Called now and then, it spreads the time that `save` takes. Raises OSError like `save`.
+        Regular calls spread the time that `save` takes. Raises OSError like `save`.
         """
         self._write_new(all_of_them=False)
 
-    def save(self):
-        """Writes the episodes that were added since the last time to new files.
+    def save(self) -> dict[str, Any]:
+        """Writes the episodes that were added since the last call to new files.
 
         Returns:
-          A manifest, to be kept as JSON: with the files that it lists, all that `load` needs.
+          A manifest that JSON can express. With the files that it lists, `load` needs nothing else.
 
         Raises:
-          OSError: Names the file that another program changed, or that could not be written:
-            then nothing is lost, and the replay can be saved again.
+          OSError: Another program changed a file, or a file could not be written; the error names
+            it. Nothing is lost, and the replay can be saved again.
         """
         self._write_new(all_of_them=True)
         for segment in self._segments:
@@ -71,15 +74,17 @@ class EpisodeFiles:
         }
         return json.loads(json.dumps({**manifest, 'sha256': _digest(manifest)}))
 
-    def load(self, manifest):
+    def load(self, manifest: dict[str, Any]) -> None:
         """Restores episodes and random state.
 
         Args:
-          manifest: Returned by `save`.
+          manifest: Manifest from `save`.
 
         Raises:
-          ReplayDamagedError: Names the file; the replay is then as it was, or empty.
-          ValueError: It was saved with other frames or another history, or is beyond the capacity.
+          ReplayDamagedError: A file is damaged; the error names it. The replay is unchanged or
+            empty.
+          ValueError: The replay was saved with other frames or another history, or exceeds the
+            capacity.
         """
         try:
             content = {name: value for name, value in manifest.items() if name != 'sha256'}
@@ -87,7 +92,7 @@ class EpisodeFiles:
         except (AttributeError, KeyError, TypeError, ValueError):
             intact = False
         if not intact:
-            raise ReplayDamagedError(f'the manifest of {self.directory} is not what was saved')
+            raise ReplayDamagedError(f'the manifest of {self.directory} is damaged')
         expected = {'format': _FORMAT, **self._layout()}
         saved = {name: manifest[name] for name in expected}
         if saved != expected:
@@ -115,8 +120,8 @@ class EpisodeFiles:
         }
         self._unsaved = self.replay.first_episode + self.replay.num_episodes
 
-    def prune(self, manifests):
-        """Deletes the files that neither `manifests` nor the next save refers to."""
+    def prune(self, manifests: Iterable[dict[str, Any]]) -> None:
+        """Deletes the files that neither `manifests` nor the next `save` refer to."""
         segments = [*self._segments, *(s for manifest in manifests for s in manifest['segments'])]
         kept = {segment['file'] for segment in segments}
         for name in os.listdir(self.directory):
@@ -134,12 +139,12 @@ class EpisodeFiles:
         return os.path.join(self.directory, segment['file'])
 
     def _forget_saved(self):
-        self._segments = []  # Written there, oldest first, as in a manifest.
-        self._written = {}  # File name -> its `disk.identity`.
-        self._unsaved = 0  # Episodes of lower numbers are in segments.
+        self._segments: list[dict[str, Any]] = []  # Oldest first, as in a manifest.
+        self._written: dict[str, tuple[int, int]] = {}  # File name -> its `disk.identity`.
+        self._unsaved = 0  # Episodes with lower numbers are in segments.
 
     def _write_new(self, all_of_them):
-        if not os.path.isdir(self.directory):  # At every flush it would take a sync.
+        if not os.path.isdir(self.directory):  # Not at every flush, since it takes a sync.
             disk.make_folder(self.directory)
         replay = self.replay
         start = max(self._unsaved - replay.first_episode, 0)
@@ -158,8 +163,8 @@ class EpisodeFiles:
     def _write_segment(self, start, stop):
         """Writes the episodes start .. stop - 1 to a file, which is intact or absent.
 
-        It is an .npz of three arrays: the lengths of the episodes, their steps one after another,
-        and their frames one after another.
+        The file is an .npz of three arrays: the lengths of the episodes, their concatenated steps
+        and their concatenated frames.
         """
         replay = self.replay
         lengths = np.array([replay.episode_length(index) for index in range(start, stop)])
@@ -187,9 +192,9 @@ class EpisodeFiles:
                                 member.write(chunk)
                 file.flush()
                 os.fsync(file.fileno())
-            segment = {'first_id': ids[0], 'last_id': ids[1], **disk.describe(aside)}
-            # The name tells the content: what an older checkpoint refers to is never replaced by
-            # other episodes of the same numbers.
+            segment = {'first_id': ids[0], 'last_id': ids[1], **disk.fingerprint(aside)}
+            # Named by content, so that a file of an older checkpoint is never replaced by other
+            # episodes with the same numbers.
             segment['file'] = f'{name}{segment["sha256"][:16]}.npz'
             os.replace(aside, self._path(segment))
             disk.sync(self.directory)
@@ -213,12 +218,13 @@ class EpisodeFiles:
             manifest['num_episodes'],
             manifest['num_transitions'],
         ):
-            raise ReplayDamagedError(
-                f'the files in {self.directory} do not hold what the manifest says'
-            )
+            raise ReplayDamagedError(f'the files in {self.directory} do not match the manifest')
 
     def _load_segment(self, path, segment):
-        """Appends the episodes of a file that have not left; one at a time is in memory twice."""
+        """Appends the episodes of a file that are still in the replay.
+
+        Only one episode at a time is in memory twice.
+        """
         replay = self.replay
         disk.check_unpacked(path)
         with zipfile.ZipFile(path) as archive:
@@ -242,7 +248,7 @@ class EpisodeFiles:
 
 
 def _chunks(array):
-    """Byte views of a contiguous array, short enough not to matter in memory."""
+    """Byte views of a contiguous array, each of at most CHUNK_BYTES."""
     array = array.reshape(-1).view(np.uint8)
     for start in range(0, len(array), disk.CHUNK_BYTES):
         yield memoryview(array[start : start + disk.CHUNK_BYTES])
@@ -260,7 +266,7 @@ def _verify(directory, segment):
         size = os.path.getsize(path)
         if size != segment['bytes']:
             raise ReplayDamagedError(f'{path} has {size} bytes, not {segment["bytes"]}')
-        if disk.describe(path)['sha256'] != segment['sha256']:
-            raise ReplayDamagedError(f'{path} is not what was saved: its sha256 differs')
+        if disk.fingerprint(path)['sha256'] != segment['sha256']:
+            raise ReplayDamagedError(f'{path} is damaged: its sha256 differs')
     except OSError as error:
         raise ReplayDamagedError(f'{path} cannot be read: {error.strerror}') from error

@@ -1,4 +1,9 @@
-"""Logs of a run: CSV tables, TensorBoard, means between two rows, and timers."""
+"""Logs of a run: CSV tables, TensorBoard, progress, timers and profiles.
+
+To log another number per iteration, add it to the scalars in `RunLogs.write_iteration`; if it also
+belongs in a CSV table, add its column to `run_folder.COLUMNS`. Numbers that the learner or a bonus
+reports are averaged in `Means` under the names in their reports.
+"""
 
 import collections
 import contextlib
@@ -9,7 +14,9 @@ import math
 import os
 import sys
 import time
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -19,44 +26,45 @@ from absl import logging
 from tensorboard.compat.proto import event_pb2, summary_pb2
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from ob2i_tf.errors import CheckpointError
+from ob2i_tf.errors import CheckpointError, ConfigError
 from ob2i_tf.training import disk
-from ob2i_tf.training.run_folder import COLUMNS
+from ob2i_tf.training.run_folder import COLUMNS, RunFolder
 
 
 class Means:
-    """Means of named numbers, whose sums can be saved; NaN where nothing was added."""
+    """Means of named numbers since the last row; `state` can be saved and restored."""
 
-    def __init__(self, state=None):
+    def __init__(self, state: Mapping[str, Iterable] | None = None):
         self._sums = {name: tuple(pair) for name, pair in (state or {}).items()}
 
-    def add(self, values):
+    def add(self, values: Mapping[str, float]) -> None:
         for name, value in values.items():
             total, count = self._sums.get(name, (0.0, 0))
             self._sums[name] = (total + float(value), count + 1)
 
-    def mean(self, name):
+    def mean(self, name: str) -> float:
+        """Mean of a number; NaN if it was never added."""
         total, count = self._sums.get(name, (0.0, 0))
         return total / count if count else math.nan
 
-    def count(self, name):
+    def count(self, name: str) -> int:
         return self._sums.get(name, (0.0, 0))[1]
 
-    def state(self):
+    def state(self) -> dict[str, tuple]:
         return self._sums
 
 
 class Timers:
-    """Wall-clock seconds by phase, and the same names in a profile.
+    """Wall-clock timers by phase; the phases also appear in a profile.
 
     `with timers('act'): ...` adds to `seconds['act']`.
     """
 
-    def __init__(self):
-        self.seconds = collections.defaultdict(float)
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = collections.defaultdict(float)
 
     @contextlib.contextmanager
-    def __call__(self, name):
+    def __call__(self, name: str) -> Iterator[None]:
         start = time.perf_counter()
         try:
             with tf.profiler.experimental.Trace(name):
@@ -66,19 +74,18 @@ class Timers:
 
 
 class CsvLog:
-    """A CSV file that only grows, and can be cut back to what a checkpoint saw of it.
+    """A CSV file that only grows, and can be cut back to its state at a checkpoint.
 
     Args:
       path: Path of the file.
-      columns: Its header.
-      seen: Result of `describe` when the checkpoint to resume from was made; None starts the file
-        anew.
+      columns: Names of the columns.
+      seen: Result of `fingerprint` at the checkpoint to resume from; None starts a new file.
 
     Raises:
-      CheckpointError: if the file is no longer what it was then; it is left as it is.
+      CheckpointError: The file no longer starts with the rows of the checkpoint; it stays as it is.
     """
 
-    def __init__(self, path, columns, seen=None):
+    def __init__(self, path: Path, columns: tuple[str, ...], seen: dict[str, Any] | None = None):
         self._path = Path(path)
         self._columns = columns
         if seen:
@@ -88,8 +95,8 @@ class CsvLog:
         self._digest = hashlib.sha256(self._path.read_bytes())
         self._left = disk.identity(path)
 
-    def write(self, row):
-        """Appends a row (a dict with exactly the columns) and brings it to the disk.
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Appends a row, which has exactly the columns, and syncs it to disk.
 
         Raises:
           OSError: The disk is full, or another program changed the file.
@@ -106,29 +113,29 @@ class CsvLog:
         self._digest.update(text.getvalue().encode())
         self._left = disk.identity(self._path)
 
-    def describe(self):
-        """See `disk.describe`; FileChangedError if the file is not as it was written."""
-        description = disk.describe(self._path)
-        if description['sha256'] != self._digest.hexdigest():
+    def fingerprint(self) -> dict[str, Any]:
+        """See `disk.fingerprint`; raises a FileChangedError if another program changed the file."""
+        fingerprint = disk.fingerprint(self._path)
+        if fingerprint['sha256'] != self._digest.hexdigest():
             raise disk.FileChangedError(self._path)
-        return description
+        return fingerprint
 
     def _cut_back(self, seen):
-        there = {'bytes': 0}
+        found: dict[str, Any] = {'bytes': 0}
         if self._path.exists():
-            there = disk.describe(self._path, seen['bytes'])
-        if {**there, **seen} != there:
+            found = disk.fingerprint(self._path, seen['bytes'])
+        if {**found, **seen} != found:
             fault = (
-                'rows are changed'
-                if there['bytes'] == seen['bytes']
-                else f'rows are missing: it has {there["bytes"]} bytes, not {seen["bytes"]}'
+                'rows were changed'
+                if found['bytes'] == seen['bytes']
+                else f'rows are missing: it has {found["bytes"]} bytes, not {seen["bytes"]}'
             )
             raise CheckpointError(
                 f'{self._path} no longer matches its checkpoint: {fault}; restore the file, or '
                 'move the run folder away to start over'
             )
         with disk.open_nofollow(self._path, 'r+b') as file:
-            file.truncate(seen['bytes'])  # Synced with the next row; until then more may stay.
+            file.truncate(seen['bytes'])  # Synced with the next row; a power cut may undo it.
 
 
 def _text(value):
@@ -137,20 +144,24 @@ def _text(value):
 
 
 class TensorBoard:
-    """One event file an iteration, so that a resumed run replaces what it repeats.
+    """One event file per iteration, so that a resumed run replaces the iterations it repeats.
 
-    TensorBoard shows the files of a folder as one run.
+    TensorBoard shows all files of a folder as one run.
+
+    Args:
+      directory: Folder of the files.
+      first_iteration: Files of this iteration and later ones are deleted.
     """
 
-    def __init__(self, directory, first_iteration):
+    def __init__(self, directory: Path, first_iteration: int):
         self._directory = Path(directory)
         self._directory.mkdir(exist_ok=True)
         for path in self._directory.iterdir():
             if path.name.startswith('events.') and path.name >= self._name(first_iteration):
                 path.unlink()
 
-    def write(self, iteration, frames, scalars):
-        """Writes {tag: number} at x = frames; NaN, that is nothing measured, is left out."""
+    def write(self, iteration: int, frames: int, scalars: Mapping[str, float]) -> None:
+        """Writes {tag: number} at x = frames; leaves out NaN, which means not measured."""
         path = self._directory / self._name(iteration)
         now = time.time()
         events = [event_pb2.Event(wall_time=now, file_version='brain.Event:2')]
@@ -162,7 +173,7 @@ class TensorBoard:
                         wall_time=now, step=frames, summary=summary_pb2.Summary(value=[value])
                     )
                 )
-        # TensorFlow's own writer takes only paths in UTF-8.
+        # TensorFlow's own writer accepts only UTF-8 paths.
         with disk.open_nofollow(path, 'wb') as file:
             writer = RecordWriter(file)
             for event in events:
@@ -174,19 +185,19 @@ class TensorBoard:
 
 
 class RunLogs:
-    """All tables of a run, its TensorBoard files, and the means of the iteration in progress.
+    """All CSV tables of a run and its TensorBoard files.
 
     Args:
-      folder: RunFolder.
-      iteration: The first one that is to be logged.
-      seen: Result of `describe` when the checkpoint to resume from was made; None starts anew.
+      folder: Run folder.
+      iteration: First iteration that will be logged.
+      seen: Result of `fingerprints` at the checkpoint to resume from; None starts new tables.
 
     Raises:
-      CheckpointError: There are rows of several iterations without a checkpoint, or a table no
+      CheckpointError: Several iterations are logged but there is no checkpoint, or a table no
         longer matches its checkpoint.
     """
 
-    def __init__(self, folder, iteration=0, seen=None):
+    def __init__(self, folder: RunFolder, iteration: int = 0, seen: dict[str, dict] | None = None):
         if seen is None:
             self._check_new(folder)
         self._tables = {
@@ -195,28 +206,30 @@ class RunLogs:
         }
         self._tensorboard = TensorBoard(folder.tensorboard, iteration)
 
-    def describe(self):
-        """{table: what a checkpoint says of it}."""
-        return {name: table.describe() for name, table in self._tables.items()}
+    def fingerprints(self) -> dict[str, dict]:
+        """{table: its fingerprint}, which a checkpoint keeps."""
+        return {name: table.fingerprint() for name, table in self._tables.items()}
 
-    def write_game(self, frames, game):
-        """Logs a finished training game (a `loop.Game`) at this number of frames."""
+    def write_game(self, frames: int, game) -> None:
+        """Logs a training game, a `loop.Game`, that ended at `frames`."""
         self._tables['episodes'].write(_game_row(frames, game))
 
-    def write_iteration(self, iteration, parts, means, steps_per_second, games):
-        """Logs an iteration.
+    def write_iteration(
+        self, iteration: int, parts, means: Means, steps_per_second: float, games: list | None
+    ) -> None:
+        """Logs an iteration: all its numbers are collected here.
 
         Args:
-          iteration: Its number.
-          parts: build.Parts.
+          iteration: Number of the iteration.
+          parts: Parts of the run, a `build.Parts`.
           means: Means of the iteration.
           steps_per_second: Agent steps per second of training.
-          games: [loop.Game] of the evaluation; None if there was none.
+          games: Games of the evaluation, [loop.Game]; None without an evaluation.
         """
         environment, agent = parts.environment, parts.agent
         train = {
             'iteration': iteration,
-            'frames': agent.agent_steps * environment.frames_per_step,
+            'frames': parts.frames,
             'agent_steps': agent.agent_steps,
             'learner_steps': parts.learner.learner_steps,
             'episodes': means.count('score'),
@@ -251,6 +264,12 @@ class RunLogs:
         self._tensorboard.write(iteration, train['frames'], scalars)
 
     def _write_evaluation(self, iteration, frames, games):
+        if not games:
+            logging.warning(
+                'The evaluation of iteration %s has no score: no game ended within '
+                'Runner.evaluation_steps.',
+                iteration,
+            )
         for game in games:
             self._tables['eval_episodes'].write({'iteration': iteration, **_game_row(frames, game)})
         scores = np.array([game.score for game in games] or [math.nan])
@@ -272,7 +291,7 @@ class RunLogs:
                 f'{folder} has several logged iterations but no checkpoint; move the folder to '
                 'start over'
             )
-        if rows == 1:  # As after a kill between an iteration's row and its checkpoint.
+        if rows == 1:  # For example, killed between the row of an iteration and its checkpoint.
             logging.warning(
                 '%s has one logged iteration but no checkpoint: the run starts over.', folder
             )
@@ -282,20 +301,41 @@ def _game_row(frames, game):
     return {'frames': frames, 'score': game.score, 'length': game.length}
 
 
-def progress_bar(total, done):
-    """A tqdm progress bar in frames."""
-    return tqdm.tqdm(
-        total=total,
-        initial=done,
-        unit='frames',
-        unit_scale=True,
-        dynamic_ncols=True,
-        mininterval=1 if sys.stderr.isatty() else 60,  # Seconds; a log is no screen.
-    )
+class ProgressBar:
+    """A tqdm progress bar in frames, with the mean score of the iteration and epsilon.
+
+    Args:
+      total: Frames of the complete run.
+      done: Frames so far.
+    """
+
+    def __init__(self, total: int, done: int):
+        self._frames = done
+        self._bar = tqdm.tqdm(
+            total=total,
+            initial=done,
+            unit='frames',
+            unit_scale=True,
+            dynamic_ncols=True,
+            mininterval=1 if sys.stderr.isatty() else 60,  # Seconds.
+        )
+
+    def __enter__(self) -> 'ProgressBar':
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bar.close()
+
+    def update(self, frames: int, means: Means, epsilon: float) -> None:
+        """Shows that the run has reached `frames`."""
+        score = means.mean('score')
+        self._bar.set_postfix_str(f'epsilon={epsilon:.2f}, score={score:.6g}', refresh=False)
+        self._bar.update(frames - self._frames)
+        self._frames = frames
 
 
-def log_best_and_last(rows):
-    """Logs the best and the last evaluation, of the rows of eval.csv."""
+def log_best_and_last(rows: list[dict[str, str]]) -> None:
+    """Logs the best and the last evaluation among the rows of eval.csv."""
     rows = [row for row in rows if row['score_mean'] != 'nan']
     if rows:
         best = max(rows, key=lambda row: float(row['score_mean']))
@@ -309,28 +349,37 @@ def log_best_and_last(rows):
 
 
 class Profile:
-    """TensorFlow's profiler between two agent steps; read it with tensorboard-plugin-profile.
+    """TensorFlow's profiler between two agent steps; view it with tensorboard-plugin-profile.
 
     Args:
-      agent_steps: (first, last) agent steps; None: never.
+      agent_steps: First and last agent step; None: never.
       folder: The tensorboard folder of the run.
+
+    Raises:
+      ConfigError: The first agent step is negative or not before the last one.
     """
 
-    def __init__(self, agent_steps, folder):
+    def __init__(self, agent_steps: tuple[int, int] | None, folder: Path):
+        if agent_steps and not 0 <= agent_steps[0] < agent_steps[1]:
+            raise ConfigError(
+                f'Runner.profile must be (first, last) agent steps or None, got {agent_steps!r}'
+            )
+        self._first: float
+        self._last: float
         self._first, self._last = agent_steps or (math.inf, math.inf)
         self._folder = folder
         self._recording = contextlib.ExitStack()
         self._started = False
 
-    def update(self, agent_steps):
-        """Starts or stops at this agent step."""
+    def update(self, agent_steps: int) -> None:
+        """Starts or stops the profiler, if this agent step is the first or the last."""
         if not self._started and self._first <= agent_steps < self._last:
             self._started = True
-            folder = self._recording.enter_context(disk.named_for_tensorflow(self._folder))
+            folder = self._recording.enter_context(disk.tensorflow_path(self._folder))
             tf.profiler.experimental.start(folder)
             self._recording.callback(tf.profiler.experimental.stop)
         if agent_steps >= self._last:
-            self.stop()
+            self.close()
 
-    def stop(self):
+    def close(self) -> None:
         self._recording.close()

@@ -1,11 +1,17 @@
-"""The one loop in which environments are played: training, evaluation and recordings use it."""
+"""The loop that plays environments, in training, evaluation and recordings alike.
+
+Actions come from its argument `act`: `Agent.act` in training, `acting.Policy.actions` otherwise.
+"""
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ob2i_tf.acting import Policy
+from ob2i_tf.posteriors import Posterior
 from ob2i_tf.types import EnvStep
 
 
@@ -23,7 +29,7 @@ class Game(NamedTuple):
     length: int
 
     def named(self) -> dict[str, float]:
-        """{name: number}, as in the names of train.csv's columns without `_mean`."""
+        """{name: number}, named like the columns of train.csv but without `_mean`."""
         return {
             'score': self.score,
             'return': self.clipped_return,
@@ -32,13 +38,13 @@ class Game(NamedTuple):
 
 
 class GameTracker:
-    """Scores of the games in progress, one in each of `num_envs` environments."""
+    """Scores of the games in progress, one per environment."""
 
     def __init__(self, num_envs: int):
         self._sums = np.zeros((3, num_envs))  # Raw reward, reward, agent steps.
 
-    def add(self, rewards, info) -> list[Game]:
-        """Adds one step of all environments; returns the games that it finished."""
+    def add(self, rewards: np.ndarray, info: dict[str, Any]) -> list[Game]:
+        """Adds one step of all environments; returns the games that finished with it."""
         self._sums += [info['raw_rewards'], rewards, np.ones(len(rewards))]
         finished = []
         for index in np.flatnonzero(info['game_over']):
@@ -49,20 +55,20 @@ class GameTracker:
 
 
 def play(
-    env,
-    observations,
-    act: Callable,
+    env: Any,
+    observations: np.ndarray,
+    act: Callable[[np.ndarray], np.ndarray],
     tracker: GameTracker | None = None,
-    meanwhile: Callable = lambda: None,
-    waiting: Callable = contextlib.nullcontext,
+    meanwhile: Callable[[], Any] = lambda: None,
+    waiting: Callable[[], AbstractContextManager] = contextlib.nullcontext,
 ) -> Iterator[tuple[EnvStep, list[Game]]]:
-    """Plays without end, until the caller stops.
+    """Plays until the caller stops iterating.
 
     Args:
-      env: VectorEnv, just reset or in the middle of its games.
-      observations: [num_envs, *stack], what it shows.
+      env: Environment that follows the contract of `environments.make`, already reset.
+      observations: Current observations, [num_envs, *stack].
       act: Maps observations to actions [num_envs].
-      tracker: Scores of the games in progress; None: they begin now.
+      tracker: Scores of the games in progress; None: all games start now.
       meanwhile: Called while the environments play each step.
       waiting: Makes the context in which each step is waited for.
 
@@ -82,16 +88,24 @@ def play(
 
 
 def play_policy(
-    env, observations, policy, posterior, epsilon, rng
+    env: Any,
+    observations: np.ndarray,
+    policy: Policy,
+    posterior: Posterior,
+    epsilon: float,
+    rng: np.random.Generator,
 ) -> Iterator[tuple[EnvStep, list[Game]]]:
-    """Plays like `play`, without learning; each game follows a head that is drawn for it.
+    """Like `play` with the actions of a policy; each game follows a newly drawn head.
 
     Args:
       env, observations: See `play`.
-      policy: acting.Policy.
-      posterior: posteriors.Posterior, draws the heads.
+      policy: Chooses the actions.
+      posterior: Draws the heads.
       epsilon: Probability of a random action.
-      rng: NumPy generator of heads, random actions and ties.
+      rng: Random generator of heads, random actions and ties.
+
+    Yields:
+      See `play`.
     """
     heads = posterior.evaluation_heads(env.num_envs, rng)
     steps = play(env, observations, lambda x: policy.actions(x, heads, epsilon, rng))

@@ -1,13 +1,13 @@
-r"""Trains an agent by a gin configuration.
+r"""Trains an agent as configured by gin.
 
   python run_experiment.py --gin_files=ob2i_atari.gin
   python run_experiment.py --gin_files=ob2i_atari.gin \
       --gin_bindings="make_environment.name = 'Pong'" --gin_bindings='Runner.seed = 3'
 
-Gin files are found as given, or in the project's folder gin/. Run again, it goes on from the newest
-checkpoint in the run's folder. Exit status: 0 the run is complete, 1 it could not go on, 2 its
+Gin files are found as given, or in the project's folder gin/. The same command resumes a run from
+its newest checkpoint. Exit status: 0 the run is complete, 1 it could not continue, 2 its
 configuration or the command line is wrong, 128 + signal (143, 130, 129) SIGTERM, Ctrl-C or a closed
-terminal stopped it and all is saved.
+terminal stopped it and everything is saved.
 """
 
 import contextlib
@@ -16,6 +16,8 @@ import os
 import re
 import sys
 import tempfile
+from collections.abc import Iterator, Sequence
+from typing import TextIO, cast
 
 import tqdm
 from absl import flags, logging
@@ -28,18 +30,24 @@ from ob2i_tf.training import system
 def _flag_values():
     values = flags.FlagValues()
     flags.DEFINE_multi_string(
-        'gin_files', [], 'A gin file; given again, later ones override.', flag_values=values
+        'gin_files',
+        [],
+        'Gin file; repeat the flag for several, of which later ones override.',
+        flag_values=values,
     )
     flags.DEFINE_multi_string(
-        'gin_bindings', [], 'A binding in gin syntax, over those of the files.', flag_values=values
+        'gin_bindings',
+        [],
+        'Binding in gin syntax, overrides the files; may be repeated.',
+        flag_values=values,
     )
     flags.DEFINE_string(
         'base_dir',
         None,
-        "The run's folder; by default runs/<last gin file>/<task>/seed<seed>.",
+        'Run folder; by default runs/<last gin file>/<task>/seed<seed>.',
         flag_values=values,
     )
-    flags.DEFINE_boolean('help', False, 'Shows this.', flag_values=values)
+    flags.DEFINE_boolean('help', False, 'Show this help.', flag_values=values)
     return values
 
 
@@ -56,28 +64,28 @@ def _parse_flags(argv):
             f'unexpected argument {rest[0]!r}: gin files are given as --gin_files=FILE'
         )
     if not values.gin_files:
-        raise ConfigError(f'no --gin_files given; there are {", ".join(config.available())}')
+        raise ConfigError(f'no --gin_files given; available: {", ".join(config.available())}')
     return values
 
 
-def default_base_dir(gin_file, task, seed):
-    """runs/<config>/<task>/seed<seed>, with names that any file system takes."""
+def default_base_dir(gin_file: str, task: str, seed: int) -> str:
+    """runs/<config>/<task>/seed<seed>, with names that any file system accepts."""
     name = os.path.splitext(os.path.basename(gin_file))[0]
     return os.path.join('runs', name, re.sub(r'[^A-Za-z0-9_-]+', '_', task), f'seed{seed}')
 
 
 class _LossyStream:
-    """A text stream that drops what cannot be written: a run outlives a full log."""
+    """A text stream that drops text it cannot write, so that a run survives a full log."""
 
-    def __init__(self, stream):
+    def __init__(self, stream: TextIO):
         self._stream = stream
 
-    def write(self, text):
+    def write(self, text: str) -> int:
         with contextlib.suppress(OSError):
             self._stream.write(text)
         return len(text)
 
-    def flush(self):
+    def flush(self) -> None:
         with contextlib.suppress(OSError):
             self._stream.flush()
 
@@ -86,9 +94,9 @@ class _LossyStream:
 
 
 class _AboveProgress(python_logging.Handler):
-    """Writes log lines above the progress line, not into it."""
+    """Writes log lines above the progress bar, not into it."""
 
-    def emit(self, record):
+    def emit(self, record: python_logging.LogRecord) -> None:
         tqdm.tqdm.write(self.format(record), file=sys.stderr)
 
 
@@ -101,8 +109,8 @@ def _set_up_logging():
 
 
 @contextlib.contextmanager
-def stderr_held_back():
-    """Hides TensorFlow's start-up notes, which no setting turns off; an error shows them."""
+def stderr_held_back() -> Iterator[None]:
+    """Hides TensorFlow's start-up messages, which no setting turns off; an error shows them."""
     sys.stderr.flush()
     stderr = os.dup(2)
     with tempfile.TemporaryFile() as notes:
@@ -123,31 +131,31 @@ def _run(argv):
     if values.help:
         print(__doc__, values.get_help(), sep='\n')
         return
-    sys.path.append(os.getcwd())  # Where the modules that gin files import may be.
-    layers = config.read(values.gin_files, values.gin_bindings)  # Before seconds of imports.
+    sys.path.append(os.getcwd())  # Gin files may import modules from there.
+    layers = config.read(values.gin_files, values.gin_bindings)  # Before imports, which take long.
     system.keep_freed_memory()
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '1')  # TensorFlow's warnings still show.
     _set_up_logging()
 
     with stderr_held_back():
-        from ob2i_tf.training import runner  # TensorFlow, and all that registers configurables.
+        from ob2i_tf.training import runner  # Also registers all configurables.
 
-        system.list_gpus()  # The first call complains where there is none.
+        system.list_gpus()  # Without a GPU the first call prints an error.
 
     config.apply(layers)
     base_dir = values.base_dir or default_base_dir(
         values.gin_files[-1], config.value('make_environment.name'), config.value('Runner.seed')
     )
-    with config.constructing():
+    with config.construction_errors():
         run = runner.Runner(base_dir=os.path.expanduser(base_dir))
     run.run()
 
 
 @cli.command(expected=UserError)
-def main(argv=None):
+def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit status."""
     if not isinstance(sys.stderr, _LossyStream):
-        sys.stderr = _LossyStream(sys.stderr)
+        sys.stderr = cast(TextIO, _LossyStream(sys.stderr))
     _run(sys.argv if argv is None else argv)
     return 0
 

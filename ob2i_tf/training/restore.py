@@ -1,6 +1,7 @@
 """Restores a trained agent from a run folder."""
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -13,14 +14,14 @@ from ob2i_tf.training.runner import Runner
 
 
 class TrainedAgent(NamedTuple):
-    """A trained agent, as its run evaluates it.
+    """A trained agent and the settings that its run evaluates it with.
 
     Attributes:
-      posterior: Its posterior, over its networks.
+      posterior: Posterior, with its networks.
       policy: Policy of the evaluation.
       epsilon: Epsilon of the evaluation.
       agent_steps: Agent steps that the run had taken.
-      environment: Makes its environment, see `build.build`.
+      environment: Factory of the environment, see `build.build`.
     """
 
     posterior: posteriors.Posterior
@@ -30,11 +31,11 @@ class TrainedAgent(NamedTuple):
     environment: Callable
 
 
-def restore(directory, allow_imports: Iterable[str] = ()) -> TrainedAgent:
-    """Restores networks and posterior of a run from its newest intact checkpoint.
+def restore(directory: str | Path, allow_imports: Iterable[str] = ()) -> TrainedAgent:
+    """Restores the networks and the posterior of a run from its newest intact checkpoint.
 
-    The run folder is neither locked nor written to, so that a run may continue meanwhile. Its
-    configuration becomes gin's.
+    The run folder is neither locked nor written to, so that the run may continue meanwhile. The
+    configuration of the run becomes gin's.
 
     Args:
       directory: Run folder, possibly of another person.
@@ -42,20 +43,20 @@ def restore(directory, allow_imports: Iterable[str] = ()) -> TrainedAgent:
         distributions.
 
     Raises:
-      CheckpointError: There is no intact checkpoint of this version.
-      ConfigError: Its configuration is not one of this version, or has a forbidden import.
+      CheckpointError: The folder has no intact checkpoint of this version.
+      ConfigError: The configuration does not fit this version, or has a forbidden import.
     """
     folder = RunFolder(directory)
     config.load([str(folder.config)], allow_imports=allow_imports)
     bound = config.bound(Runner)
     system.set_up(bound['tf32'])
-    with config.constructing():
+    with config.construction_errors():
         environment = build.inspect_environment(bound['environment'])
         pair = [build.build_network(bound['network'], environment) for _ in range(2)]
         posterior = bound['posterior'](*pair, None, bound['num_envs'], 0)
-    agent_steps = []
+    agent_steps: list[int] = []
 
-    def read(checkpoint):
+    def read(checkpoint: Path) -> None:
         state = checkpoints.read_state(checkpoint)
         status = checkpoints.read_variables(checkpoint, tf.train.Checkpoint(posterior=posterior))
         status.assert_existing_objects_matched().expect_partial()

@@ -1,6 +1,8 @@
-"""A run folder: the names of its files, and the facts that they tell about the run.
+"""A run folder: the names of its files, and facts read from them.
 
-Nothing here needs TensorFlow, so that reports start quickly.
+This is the only module that names files of a run folder; checkpoints.py and episode_files.py name
+those within `checkpoints` and `replay`. It does not import TensorFlow, so that reports start
+quickly.
 """
 
 import csv
@@ -13,6 +15,7 @@ import sys
 import time
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from absl import logging
 
@@ -20,7 +23,7 @@ import ob2i_tf
 from ob2i_tf.errors import UserError
 from ob2i_tf.training import checkpoints, disk
 
-# Columns of the tables, README, "A run".
+# {table: columns} of the CSV files; the README describes them under "A run".
 COLUMNS = {
     'train': (
         'iteration',
@@ -59,49 +62,54 @@ COLUMNS = {
         'next_action_changes',
     ),
 }
+_CONFIG = 'config.gin'
 _PACKAGES = ('tensorflow', 'tf-keras', 'tf-agents', 'numpy', 'gymnasium', 'ale-py')
 
 
 class RunFolder:
-    """Paths of a run folder, which may be missing, and what its files say.
+    """Paths and content of a run folder, which may be missing.
 
     Attributes:
       path: The folder.
-      config: config.gin, every parameter of the run; alone it reproduces the run.
-      environment: environment.json, what each process of the run ran on.
-      checkpoints, replay, tensorboard: Folders.
+      config: Path of config.gin, every parameter of the run; this file alone reproduces the run.
+      environment: Path of environment.json, the machine and packages of each process of the run.
+      checkpoints, replay, tensorboard: Paths of folders.
     """
 
-    def __init__(self, path):
+    def __init__(self, path: str | Path):
         self.path = Path(path)
-        self.config = self.path / 'config.gin'
+        self.config = self.path / _CONFIG
         self.environment = self.path / 'environment.json'
         self.checkpoints = self.path / 'checkpoints'
         self.replay = self.path / 'replay'
         self.tensorboard = self.path / 'tensorboard'
 
-    def __str__(self):
+    def __str__(self) -> str:
         return str(self.path)
 
     def table(self, name: str) -> Path:
         """Path of one of the CSV files in COLUMNS."""
         return self.path / f'{name}.csv'
 
-    def check_config(self, text: str) -> None:
-        """Makes sure that the folder holds no run of another configuration than `text`.
+    def read_config(self) -> str:
+        """Text of config.gin; OSError if it cannot be read."""
+        return disk.read_text(self.config, 'utf-8-sig', 'replace')
 
-        `Runner.num_iterations` may differ: nothing that a run computes depends on it.
+    def check_config(self, text: str) -> None:
+        """Checks that the folder holds no run with a configuration other than `text`.
+
+        `Runner.num_iterations` may differ, since nothing that a run computes depends on it.
 
         Raises:
-          UserError: names the first line that differs.
+          UserError: A line differs; the error names the first one.
         """
         try:
-            there = disk.read_text(self.config, 'utf-8-sig', 'replace')
+            existing = self.read_config()
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as error:
             raise UserError(f'the configuration of the run cannot be read: {error}') from error
-        for old, new in itertools.zip_longest(there.splitlines(), text.splitlines()):
+        for old, new in itertools.zip_longest(existing.splitlines(), text.splitlines()):
             if old != new and not (old or '').startswith('Runner.num_iterations ='):
                 raise UserError(
                     f'{self.config} was created with a different configuration: {old!r} there, '
@@ -109,21 +117,25 @@ class RunFolder:
                 )
 
     def check_unlinked(self) -> None:
-        """Makes sure that a run writes and deletes files of its own folder only.
+        """Checks that a run writes and deletes no files outside its folder.
 
         Raises:
-          UserError: names a folder in it that is a symbolic link.
+          UserError: A folder in it is a symbolic link; the error names it.
         """
         for path in (self.checkpoints, self.replay, self.tensorboard):
             if path.is_symlink():
                 raise UserError(
-                    f'{path} is a symbolic link, through which no run writes; move the folder '
-                    'back, or the whole run folder'
+                    f'{path} is a symbolic link, and a run writes through none; move that folder '
+                    'back, or move the entire run folder'
                 )
 
     def write_environment(self, devices: list[str]) -> None:
-        """Writes what this process runs on to environment.json, before what earlier ones ran on."""
-        earlier = []
+        """Adds the machine and the packages of this process to environment.json.
+
+        Args:
+          devices: Names of TensorFlow's devices.
+        """
+        earlier: list[Any] = []
         if self.environment.exists():
             try:
                 last = json.loads(disk.read_text(self.environment))
@@ -131,7 +143,7 @@ class RunFolder:
             except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
                 damaged = self.environment.with_name(f'{self.environment.name}.damaged')
                 logging.warning(
-                    '%s is damaged, and kept as %s: %s', self.environment, damaged.name, error
+                    '%s is damaged and renamed to %s: %s', self.environment, damaged.name, error
                 )
                 os.replace(self.environment, damaged)
         versions = {name: _version(name) for name in _PACKAGES}
@@ -155,34 +167,45 @@ class RunFolder:
             return []
         return list(csv.DictReader(text[: text.rfind('\n') + 1].splitlines()))
 
+    def newest_checkpoint(self) -> Path | None:
+        """Path of the newest checkpoint, intact or not; None if no checkpoint can be listed."""
+        try:
+            return next(iter(checkpoints.newest_first(self.checkpoints)), None)
+        except OSError:
+            return None
+
     def num_iterations(self) -> int:
-        """Number of iterations that are done, logged and saved; 0 if there is no run."""
-        if not self.config.exists():
-            return 0
-        newest = checkpoints.newest_first(self.checkpoints)
-        saved = checkpoints.agent_steps(newest[0]) if newest else -1
+        """Number of logged iterations, up to the last one that the newest checkpoint contains."""
+        newest = self.newest_checkpoint()
+        saved = checkpoints.agent_steps(newest) if newest else -1
         rows = self.rows('train')
-        try:  # The row comes before the checkpoint.
-            return sum(int(row['agent_steps']) <= saved for row in rows)
-        except (KeyError, TypeError, ValueError):  # A damaged row.
-            return 0
+        while rows and not _reached(rows[-1], saved):  # The row comes before the checkpoint.
+            rows.pop()
+        return len(rows)
 
 
-def find_runs(path, files=('config.gin',)) -> list[Path]:
-    """Folders at or below `path` that hold any of `files`, each once, sorted.
+def find_runs(path: str | Path, damaged: bool = False) -> list[Path]:
+    """Run folders at or below `path`, each once, sorted.
 
-    A folder that links lead to as well is named by its path without links, if that is below `path`.
+    A folder that is also reached through links is listed by its path without links, if that is
+    below `path`.
+
+    Args:
+      path: Folder to search.
+      damaged: Whether a folder counts that lacks config.gin but has logged iterations or
+        evaluations.
     """
+    marks = {_CONFIG, *(f'{table}.csv' for table in ('train', 'eval') if damaged)}
     inside_a_run = {'checkpoints', 'replay', 'tensorboard'}
     found, seen, roots = [], set(), [path]
     for root in roots:  # Grows: links are followed after the folders found without them.
-        for folder, names, there in os.walk(root):
+        for folder, names, files in os.walk(root):
             real = os.path.realpath(folder)
             if real in seen:
                 names.clear()
                 continue
             seen.add(real)
-            if not set(files).isdisjoint(there):
+            if not marks.isdisjoint(files):
                 found.append(Path(folder))
                 names[:] = [name for name in names if name not in inside_a_run]
             names.sort()
@@ -190,8 +213,14 @@ def find_runs(path, files=('config.gin',)) -> list[Path]:
     return sorted(found)
 
 
+def _reached(row, saved):
+    """Whether a row of train.csv is intact and not after `saved` agent steps."""
+    steps = row.get('agent_steps') or ''
+    return steps.isdecimal() and int(steps) <= saved
+
+
 def git_commit(folder: Path) -> str | None:
-    """Commit of a checkout, with '+' if tracked files were changed; None if it is not one."""
+    """Commit of a checkout, with '+' if tracked files were changed; None for any other folder."""
     if not (folder / '.git').exists():
         return None
     try:

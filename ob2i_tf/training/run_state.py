@@ -1,54 +1,65 @@
-"""Everything that the future of a run depends on, and its checkpoints."""
+"""The state of a run, saved to checkpoints and restored from them."""
 
-import contextlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from ob2i_tf.errors import CheckpointError, UserError
+from ob2i_tf.errors import CheckpointError
 from ob2i_tf.learner import check_finite
-from ob2i_tf.training import checkpoints
+from ob2i_tf.training import build, checkpoints
 from ob2i_tf.training.episode_files import EpisodeFiles
 from ob2i_tf.training.logs import Means
-from ob2i_tf.training.run_folder import COLUMNS
+from ob2i_tf.training.run_folder import COLUMNS, RunFolder
 
 
 class RunState:
-    """Position and parts of a run, which checkpoints hold.
+    """Everything that the future of a run depends on: its position and the state of its parts.
 
     Args:
-      folder: RunFolder, locked.
-      parts: build.Parts.
+      folder: Run folder, locked.
+      parts: Parts of the run.
       training_steps: Agent steps per iteration.
-      keep: Number of the newest checkpoints that stay.
+      keep: Number of the newest checkpoints that stay on disk.
 
     Attributes:
       iteration: Number of the iteration in progress.
-      actions: Actions [num_envs] of this iteration so far.
+      actions: Actions [num_envs] of each step of this iteration so far.
       means: Means of this iteration so far.
       files: EpisodeFiles of the replay.
-      tables: Result of `RunLogs.describe` in the checkpoint that was restored; None if there was
-        none.
+      tables: `RunLogs.fingerprints` from the restored checkpoint; None if nothing was restored.
     """
 
-    def __init__(self, folder, parts, training_steps, keep):
+    def __init__(self, folder: RunFolder, parts: build.Parts, training_steps: int, keep: int):
         self.iteration = 0
-        self.actions = []
+        self.actions: list[np.ndarray] = []
         self.means = Means()
-        self.tables = None
+        self.tables: dict[str, dict] | None = None
         self.files = EpisodeFiles(folder.replay, parts.replay)
         self._parts = parts
         self._training_steps = training_steps
         self._variables = tf.train.Checkpoint(**parts.variables)
         self._checkpoints = checkpoints.Checkpoints(folder.checkpoints, keep)
 
-    def next_iteration(self):
+    def next_iteration(self) -> None:
         self.iteration += 1
         self.means = Means()
 
-    def save(self, logs):
-        """Saves a checkpoint; `logs` are the RunLogs of this run.
+    def position(self, num_iterations: int) -> str:
+        """Describes the progress towards `num_iterations`."""
+        return (
+            f'iteration {self.iteration} of {num_iterations}, {self._parts.frames:,} '
+            f'frames, {self._parts.learner.learner_steps:,} learner steps'
+        )
+
+    def save(self, tables: dict[str, dict]) -> None:
+        """Saves a checkpoint.
+
+        Args:
+          tables: `RunLogs.fingerprints` of this run.
 
         Raises:
           NotFiniteError: A variable holds NaN or infinity.
@@ -59,7 +70,7 @@ class RunState:
         state = {
             'iteration': self.iteration,
             'means': self.means.state(),
-            'tables': logs.describe(),
+            'tables': tables,
             'agent': parts.agent.state(),
             'replay': self.files.save(),
         }
@@ -72,7 +83,7 @@ class RunState:
         )
         self.files.prune(list(_saved_replays(self._checkpoints.prune())))
 
-    def restore(self):
+    def restore(self) -> bool:
         """Restores the newest intact checkpoint; returns whether there is one.
 
         Raises:
@@ -99,32 +110,8 @@ class RunState:
         self.actions = list(arrays['run_actions'])
 
 
-@contextlib.contextmanager
-def disk_errors(folder):
-    """Turns an error of the disk into a UserError that says what it means for the run."""
-    try:
-        yield
-    except (OSError, tf.errors.OpError) as error:
-        raise UserError(
-            f'cannot write to the run folder {folder}: {first_line(error)}'
-            f'{earlier_checkpoints(folder)}'
-        ) from error
-
-
-def earlier_checkpoints(folder):
-    """Clause of an error message; empty if there are no checkpoints."""
-    with contextlib.suppress(OSError):  # The folder may be unreadable.
-        if checkpoints.newest_first(folder.checkpoints):
-            return '; its earlier checkpoints are unchanged'
-    return ''
-
-
-def first_line(error):
-    return str(error).partition('\n')[0]
-
-
-def _saved_replays(paths):
-    """The manifests of replay in those checkpoints that can be read."""
+def _saved_replays(paths: Iterable[Path]) -> Iterator[dict[str, Any]]:
+    """The replay manifests of all checkpoints that can be read."""
     for path in paths:
         try:
             yield checkpoints.read_state(path)['replay']

@@ -7,6 +7,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Annotated, Literal
 
 import gin
@@ -25,20 +26,22 @@ from ob2i_tf import (
     updates,
 )
 from ob2i_tf.agent import Agent, check_schedule
-from ob2i_tf.environments.watched import Watched
+from ob2i_tf.environments.checked_env import CheckedVectorEnv
 from ob2i_tf.errors import ConfigError, UserError
 from ob2i_tf.learner import QLearner
 from ob2i_tf.parameters import AtLeast, Within, checked
 from ob2i_tf.replay import EpisodeReplay
 from ob2i_tf.training import build, disk, logs, loop, system
+from ob2i_tf.training.failures import disk_errors, memory_errors
 from ob2i_tf.training.run_folder import RunFolder
-from ob2i_tf.training.run_state import RunState, disk_errors, earlier_checkpoints, first_line
+from ob2i_tf.training.run_state import RunState
 from ob2i_tf.training.signals import StopRequest
 
 _Steps = Annotated[int, AtLeast(0)]
 # ALE takes 0.1 s for each, in one call that no signal interrupts.
 _NumEnvs = Annotated[int, Within(1, 256)]
 
+# Bindings of these also reach their subclasses.
 config.uses('Runner', 'make_environment', 'EpisodeReplay', 'QLearner', 'Agent')
 
 
@@ -47,39 +50,45 @@ config.uses('Runner', 'make_environment', 'EpisodeReplay', 'QLearner', 'Agent')
 class Runner:
     """Trains for `num_iterations` iterations, each followed by an evaluation and a checkpoint.
 
-    Every iteration resets its environments with a seed that follows from (seed, iteration); the
-    episodes that its end cuts off are stored as truncated. Within an iteration, a checkpoint holds
-    the actions taken since it started, and resuming plays them again: so a run can be saved and
-    resumed at any agent step without saving an emulator.
+    Every iteration resets its environments with a seed derived from (seed, iteration); episodes cut
+    off by the end of an iteration are stored as truncated. Within an iteration, a checkpoint holds
+    the actions taken since the iteration started, and resuming replays them. So a run can be saved
+    and resumed at any agent step without saving an emulator.
 
     Args:
-      base_dir: Run folder; what an earlier, interrupted run left there is resumed.
+      base_dir: Run folder; if it holds an interrupted run, that run is resumed.
       seed: Seed of every random choice of the run.
-      num_iterations: Iterations in all; may be raised later to extend a finished run.
+      num_iterations: Total number of iterations; raise it later to extend a finished run.
       training_steps: Agent steps per iteration (paper, table 4, "evaluation frequency").
       evaluation_steps: Agent steps per evaluation (paper, table 4, "evaluation length"); 0: none.
-      num_envs: Environments that train in lockstep, at most 256; 1 is the paper's protocol. Each
-        plays training_steps / num_envs agent steps per iteration, which cuts longer games off.
-      evaluation_envs: Environments that evaluate in lockstep, at most 256; they share
-        `evaluation_steps`, and no game longer than their share counts.
+      num_envs: Number of environments that train in lockstep, at most 256; 1 is the paper's
+        protocol. Each plays training_steps / num_envs agent steps per iteration, which cuts longer
+        games off.
+      evaluation_envs: Number of environments that evaluate in lockstep, at most 256. They share
+        `evaluation_steps`, and games longer than their share are not counted.
       evaluation_epsilon: Epsilon of the evaluation (paper, table 4).
-      evaluation_preferences: How the evaluated agent acts, see acting.py.
+      evaluation_preferences: Preferences of the evaluated agent, see acting.py.
       evaluation_tie_break: See `acting.greedy_actions`.
-      evaluation_belief: Whether it acts on a 'sample' of the posterior or on its 'mean'.
+      evaluation_belief: Whether the evaluated agent acts on a 'sample' of the posterior or on its
+        'mean'.
       environment, network, replay, learner, posterior, update, agent: Factories of the parts, see
         `build.build`.
       checkpoint_steps: Agent steps between checkpoints within an iteration; 0: only at its end.
-      checkpoints_kept: How many of the newest checkpoints stay on disk.
-      require_gpu: Stop at once where TensorFlow sees no GPU.
+      checkpoints_kept: Number of the newest checkpoints that stay on disk.
+      require_gpu: Whether to refuse to run if TensorFlow sees no GPU.
       xla: Parts that XLA compiles; which of them gain depends on the device, see README.
       tf32: Whether a GPU may round the inputs of float32 products to TensorFloat-32.
-      profile: (first, last) agent steps between which TensorFlow's profiler records; None: never.
+      profile: First and last agent step of a recording by TensorFlow's profiler; None: never.
       method: Name of the method in reports; gin files bind it.
+
+    Attributes:
+      folder: RunFolder.
+      parts: build.Parts.
     """
 
     def __init__(
         self,
-        base_dir,
+        base_dir: str | Path,
         seed: _Steps = 0,
         num_iterations: _Steps = gin.REQUIRED,
         training_steps: Annotated[int, AtLeast(1)] = gin.REQUIRED,
@@ -105,23 +114,14 @@ class Runner:
         profile: tuple[int, int] | None = None,
         method: str = '',
     ):
-        del method  # config.gin has it.
+        del method  # Only reports read it, from config.gin.
         if training_steps % num_envs:
             raise ConfigError(
                 f'Runner.training_steps = {training_steps} is not a multiple of '
                 f'Runner.num_envs = {num_envs}'
             )
-        if profile is not None and not (len(profile) == 2 and 0 <= profile[0] < profile[1]):
-            raise ConfigError(
-                f'Runner.profile must be (first, last) agent steps or None, got {profile!r}'
-            )
-        build.check_factory('Runner.network', network, tf.keras.Model)
-        build.check_factory('Runner.replay', replay, EpisodeReplay)
-        build.check_factory('Runner.learner', learner, QLearner)
-        build.check_factory('Runner.posterior', posterior, posteriors.Posterior)
-        build.check_factory('Runner.update', update, updates.Update)
-        build.check_factory('Runner.agent', agent, Agent)
         self.folder = RunFolder(base_dir)
+        self._profile = logs.Profile(profile, self.folder.tensorboard)
         self.folder.check_config(config.resolved_config())
         self.folder.check_unlinked()
         check_schedule(config.bound(agent)['epsilon'], num_iterations * training_steps)
@@ -154,7 +154,6 @@ class Runner:
         self._evaluation_epsilon = evaluation_epsilon
         self._make_environment = environment
         self._checkpoint_steps = checkpoint_steps
-        self._profile = logs.Profile(profile, self.folder.tensorboard)
         self._stop = StopRequest()
         self._steps_per_second = math.nan  # Of this iteration, measured in this process.
         self._open(checkpoints_kept)
@@ -176,13 +175,12 @@ class Runner:
             )
         with disk_errors(folder):
             self._logs = logs.RunLogs(folder, self._state.iteration, self._state.tables)
-            # Not before: one that some part refuses must not be the configuration of the folder.
+            # Only now: a configuration that some part rejects must not become the folder's.
             disk.replace_text(folder.config, config.resolved_config())
             folder.write_environment([d.name for d in tf.config.list_physical_devices()])
             disk.sync(folder.path)  # Before the first checkpoint, which needs these files.
-        logging.info(
-            '%s in %s: %s', 'Resuming' if resumed else 'Starting', folder, self._position()
-        )
+        verb = 'Resuming' if resumed else 'Starting'
+        logging.info('%s in %s: %s', verb, folder, self._state.position(self._num_iterations))
 
     def run(self) -> None:
         """Trains and evaluates until `num_iterations` are done.
@@ -193,50 +191,46 @@ class Runner:
         Raises:
           NotFiniteError: The loss becomes NaN or infinite; the last checkpoint stays.
         """
-        frames = self._num_iterations * self._training_steps * self._frames_per_step
-        try:
-            with self._stop, logs.progress_bar(frames, self._frames) as self._progress:
-                while self._state.iteration < self._num_iterations:
-                    self._train()
-                    self._log_iteration(self._evaluate() if self._evaluation_steps else None)
-                    self._state.next_iteration()
-                    self._save()
-            logs.log_best_and_last(self.folder.rows('eval'))
-        except (MemoryError, tf.errors.ResourceExhaustedError) as error:
-            raise UserError(
-                f'out of memory with {self.parts.replay.num_transitions:,} transitions in replay '
-                f'({first_line(error)}); a smaller EpisodeReplay.capacity_transitions needs less'
-                f'{earlier_checkpoints(self.folder)}'
-            ) from error
-        finally:
-            self._profile.stop()
+        total = self._num_iterations * self._training_steps * self.parts.environment.frames_per_step
+        with (
+            contextlib.closing(self._profile),
+            memory_errors(self.folder, self.parts.replay),
+            self._stop,
+            logs.ProgressBar(total, self.parts.frames) as self._progress,
+        ):
+            while self._state.iteration < self._num_iterations:
+                self._train()
+                self._log_iteration(self._evaluate() if self._evaluation_steps else None)
+                self._state.next_iteration()
+                self._save()
+        logs.log_best_and_last(self.folder.rows('eval'))
 
     def _train(self):
-        """Plays the agent steps that are left of this iteration."""
-        agent, timers = self.parts.agent, self.parts.timers
-        last_step = (self._state.iteration + 1) * self._training_steps
-        if agent.agent_steps == last_step:  # A checkpoint was made during the evaluation.
+        """Plays the remaining agent steps of this iteration."""
+        agent, state = self.parts.agent, self._state
+        last_step = (state.iteration + 1) * self._training_steps
+        if agent.agent_steps == last_step:  # The checkpoint was saved during the evaluation.
             return
         with self._environments('environment', self._num_envs) as env:
             tracker = loop.GameTracker(self._num_envs)
             observations = self._reset_and_fast_forward(env, tracker)
-            timers.seconds.clear()
+            self.parts.timers.seconds.clear()
             start, start_steps = time.monotonic(), agent.agent_steps
-            waiting = functools.partial(timers, 'wait for environments')
+            waiting = functools.partial(self.parts.timers, 'wait for environments')
             steps = loop.play(env, observations, agent.act, tracker, self._learn, waiting)
             for step, games in steps:
-                self._state.actions.append(step.actions)
+                state.actions.append(step.actions)
                 agent.observe(step)
                 self._log_games(games)
-                self._show_progress()
+                self._progress.update(self.parts.frames, state.means, agent.epsilon)
                 self._profile.update(agent.agent_steps)
                 if agent.agent_steps == last_step:
                     break
-                if self._stop or self._passed(self._checkpoint_steps):
+                if self._stop or self._checkpoint_is_due():
                     self._save()
             self._steps_per_second = (last_step - start_steps) / (time.monotonic() - start)
         agent.end()
-        self._state.actions = []
+        state.actions = []
         self._save_if_asked()
 
     def _learn(self):
@@ -244,7 +238,7 @@ class Runner:
             self._state.means.add(report)
 
     def _reset_and_fast_forward(self, env, tracker):
-        """Plays again the actions that a checkpoint holds; returns the observations after them."""
+        """Replays the actions that a checkpoint holds; returns the observations after them."""
         agent, played = self.parts.agent, self._state.actions
         observations, _ = env.reset()
         agent.begin(observations, agent.heads if played else None)
@@ -255,13 +249,13 @@ class Runner:
         for step, _ in itertools.islice(steps, len(played)):
             agent.record(step)
             observations = step.observations
-            self._exit_if_asked()  # The checkpoint has all of this.
+            self._exit_if_asked()  # Without saving: the checkpoint has all of this.
         return observations
 
     def _evaluate(self):
-        """Plays `evaluation_steps` agent steps; returns the games that end in them.
+        """Plays `evaluation_steps` agent steps; returns the games that ended within them.
 
-        Training depends on nothing here.
+        Nothing in training depends on the evaluation.
         """
         count, games = self._evaluation_envs, []
         rng = np.random.default_rng(seeds.stream(self._seed, 'evaluation', self._state.iteration))
@@ -280,35 +274,13 @@ class Runner:
             for _, finished in itertools.islice(steps, math.ceil(self._evaluation_steps / count)):
                 games += finished
                 self._save_if_asked()
-        if not games:
-            logging.warning(
-                'No game ended within the %s agent steps of the evaluation: no score.',
-                f'{self._evaluation_steps:,}',
-            )
         return games
 
     def _environments(self, name, count):
         seed = seeds.integer(seeds.stream(self._seed, name, self._state.iteration))
-        return contextlib.closing(Watched(self._make_environment(num_envs=count, seed=seed)))
-
-    @property
-    def _frames_per_step(self):
-        return self.parts.environment.frames_per_step
-
-    @property
-    def _frames(self):
-        return self.parts.agent.agent_steps * self._frames_per_step
-
-    def _position(self):
-        return (
-            f'iteration {self._state.iteration} of {self._num_iterations}, {self._frames:,} '
-            f'frames, {self.parts.learner.learner_steps:,} learner steps'
+        return contextlib.closing(
+            CheckedVectorEnv(self._make_environment(num_envs=count, seed=seed))
         )
-
-    def _passed(self, period):
-        """Whether the last step of the environments completed `period` agent steps; 0: never."""
-        steps = self.parts.agent.agent_steps
-        return bool(period) and steps // period > (steps - self._num_envs) // period
 
     def _log_games(self, games):
         if not games:
@@ -316,8 +288,8 @@ class Runner:
         with disk_errors(self.folder):
             for game in games:
                 self._state.means.add(game.named())
-                self._logs.write_game(self._frames, game)
-            self._state.files.flush()  # So that SIGTERM leaves little to write.
+                self._logs.write_game(self.parts.frames, game)
+            self._state.files.flush()  # So that a save after SIGTERM has little to write.
 
     def _log_iteration(self, games):
         state = self._state
@@ -325,20 +297,16 @@ class Runner:
             self._logs.write_iteration(
                 state.iteration, self.parts, state.means, self._steps_per_second, games
             )
-        logging.info('%s', self._position())
+        logging.info('%s', state.position(self._num_iterations))
 
-    def _show_progress(self):
-        self._progress.update(self._num_envs * self._frames_per_step)
-        if self._passed(100):
-            self._progress.set_postfix(
-                score=f'{self._state.means.mean("score"):.6g}',
-                epsilon=f'{self.parts.agent.epsilon:.2f}',
-                refresh=False,
-            )
+    def _checkpoint_is_due(self):
+        """Whether the last step of the environments completed `checkpoint_steps` agent steps."""
+        steps, period = self.parts.agent.agent_steps, self._checkpoint_steps
+        return period > 0 and steps // period > (steps - self._num_envs) // period
 
     def _save(self):
         with disk_errors(self.folder):
-            self._state.save(self._logs)
+            self._state.save(self._logs.fingerprints())
         self._exit_if_asked()
 
     def _save_if_asked(self):
@@ -350,6 +318,6 @@ class Runner:
             logging.warning(
                 'Stopped by %s, saved at %s; run the same command to resume.',
                 self._stop.signal.name,
-                self._position(),
+                self._state.position(self._num_iterations),
             )
             sys.exit(128 + self._stop.signal)

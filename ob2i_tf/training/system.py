@@ -1,6 +1,6 @@
 """The machine that a run computes on: its memory, its GPUs, its allocator.
 
-TensorFlow is imported only where it is used: `keep_freed_memory` comes before it.
+TensorFlow is imported only where it is used, since `keep_freed_memory` must be called before that.
 """
 
 import contextlib
@@ -15,14 +15,14 @@ from ob2i_tf.errors import UserError
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -2, -4, -8
 
 
-def list_gpus():
+def list_gpus() -> list:
     """TensorFlow's physical GPUs."""
     import tensorflow as tf
 
     return tf.config.list_physical_devices('GPU')
 
 
-def set_up(tf32):
+def set_up(tf32: bool) -> None:
     """Sets TF32 and memory growth; call before any op runs."""
     import tensorflow as tf
 
@@ -31,11 +31,11 @@ def set_up(tf32):
         tf.config.experimental.set_memory_growth(gpu, True)
 
 
-def report(require_gpu):
+def report(require_gpu: bool) -> None:
     """Logs the devices that a run trains on.
 
     Raises:
-      UserError: It requires a GPU and there is none.
+      UserError: A GPU is required and TensorFlow sees none.
     """
     gpus = list_gpus()
     if require_gpu and not gpus:
@@ -46,7 +46,7 @@ def report(require_gpu):
         logging.warning('No GPU: training on the CPU (%s cores).', os.cpu_count())
 
 
-def keep_freed_memory():
+def keep_freed_memory() -> None:
     """Keeps glibc malloc from returning freed memory to the OS; does nothing with another libc.
 
     A gradient of 64 MB would otherwise be unmapped and faulted in again at every learner step, a
@@ -64,8 +64,8 @@ def keep_freed_memory():
     mallopt(_M_ARENA_MAX, 1)
 
 
-def memory_bytes(groups='/proc/self/cgroup', root='/sys/fs/cgroup'):
-    """Physical memory, or the least limit of the control groups that this process is in."""
+def memory_bytes(groups: str = '/proc/self/cgroup', root: str | Path = '/sys/fs/cgroup') -> int:
+    """Physical memory, or the lowest limit of the control groups of this process if lower."""
     sizes = [os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')]
     for path in _memory_limits(groups, Path(root)):
         try:
@@ -76,7 +76,7 @@ def memory_bytes(groups='/proc/self/cgroup', root='/sys/fs/cgroup'):
 
 
 def _memory_limits(groups, root):
-    """Files that may hold a limit: of the group of this process, and of all that hold it."""
+    """Files that may hold a limit, of the control group of this process and of its parents."""
     own = {'': '/', 'memory': '/'}  # {controller: group}; version 2 has one tree without a name.
     with contextlib.suppress(OSError):  # Not Linux.
         for line in Path(groups).read_text().splitlines():

@@ -10,7 +10,7 @@ import pytest
 from ob2i_tf.analysis import episode
 from ob2i_tf.training.restore import restore
 from tests.browser import browser, needs_browser  # noqa: F401, a fixture
-from tests.test_runner import newest, run
+from tests.training.test_runner import newest, run
 
 STEPS = 40  # After which the run's configuration ends a game.
 

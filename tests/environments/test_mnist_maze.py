@@ -17,7 +17,7 @@ UP, RIGHT, DOWN, LEFT = range(4)
 
 
 def maze(walls=(), cell=(0, 0), **keywords):
-    """A maze with walls of one's own and no slips, the agent at `cell`."""
+    """A maze with custom walls and no slips, with the agent at `cell`."""
     env = MnistMaze(**{'slip_probability': 0.0, **keywords})
     env.reset(seed=0)
     env.walls = np.zeros((SIZE, SIZE), bool)

@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from ob2i_tf import environments
 from ob2i_tf.environments import registered
-from ob2i_tf.environments.watched import Watched
+from ob2i_tf.environments.checked_env import CheckedVectorEnv
 
 
 class Counting(gymnasium.Env):
@@ -60,7 +60,7 @@ def test_three_copies_of_cartpole_are_cartpole(policy):
     """With the same seeds: ends in terminals when random, at the limit of 500 when balanced."""
     rng = np.random.default_rng(0)
     with contextlib.closing(environments.make('CartPole-v1', num_envs=3, seed=5)) as env:
-        seeds, env = env._seeds, Watched(env)
+        seeds, env = env._seeds, CheckedVectorEnv(env)
         observations = [env.reset()[0]]
         tape, actions = [], []
         for _ in range(1100 if policy == 'balance' else 200):
@@ -121,7 +121,10 @@ def test_integers_and_terminals_and_limits(counting):
 @pytest.mark.parametrize(
     'keywords, message',
     [
-        ({'actions': spaces.Box(0, 1, (1,))}, r'actions have to be Discrete, from 0, not Box\('),
+        (
+            {'actions': spaces.Box(0, 1, (1,))},
+            r'actions must be a Discrete space from 0, not Box\(',
+        ),
         ({'actions': spaces.Discrete(3, start=1)}, r'from 0, not Discrete\(3, start=1\)'),
         ({'seen': spaces.Discrete(4)}, r'a Box of floats or integers, not Discrete\(4\)'),
         ({'seen': spaces.Dict({'a': spaces.Discrete(4)})}, r'floats or integers, not Dict\('),

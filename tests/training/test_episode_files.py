@@ -1,4 +1,4 @@
-"""Replay on disk: what was saved comes back, or an error says why not."""
+"""Replay on disk: saved episodes are restored, or an error says why not."""
 
 import ast
 import json

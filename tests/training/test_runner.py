@@ -362,7 +362,7 @@ def test_without_a_whole_checkpoint_the_run_stops(straight, tmp_path):
         .splitlines()[-1]
         .startswith(
             f'error: no checkpoint in {other}/checkpoints can be restored (the newest of 2: '
-            'state.json is not what was saved); '
+            'state.json differs from the saved file); '
         )
     )
     assert all_rows(other) == before
@@ -378,8 +378,8 @@ def test_a_full_disk_ends_the_run_and_leaves_earlier_checkpoints_whole(
     shutil.rmtree(newest(other))
     output = run(other, status=1, largest_file_bytes=kilobytes * 1000)
     assert output.splitlines()[-1].startswith(f'error: cannot write to the run folder {other}')
-    (whole,) = (other / 'checkpoints').iterdir()
-    assert not checkpoints.damage(whole)
+    (intact,) = (other / 'checkpoints').iterdir()
+    assert not checkpoints.find_damage(intact)
     run(other)
     assert all_rows(other) == all_rows(base_dir)
     assert events(other) == events(base_dir)
@@ -528,7 +528,7 @@ def test_the_shortest_run(tmp_path):
         Runner__training_steps=50,
         Runner__evaluation_steps=30,
     )
-    assert 'No game ended within the 30 agent steps' in output
+    assert 'no game ended within Runner.evaluation_steps' in output
     (row,) = csv.DictReader(open(tmp_path / 'run' / 'train.csv'))
     assert row['agent_steps'] == '50' and row['learner_steps'] == '0' and row['loss'] == 'nan'
 
@@ -565,7 +565,7 @@ def test_nan_stops_the_run_and_keeps_the_last_good_checkpoint(straight, tmp_path
     last = run(other, status=1, **settings).strip().splitlines()[-1]
     assert last.startswith('error: ') and ('loss' in last or 'NaN' in last)
     (kept,) = (other / 'checkpoints').iterdir()
-    assert kept.name == '000000000120' and not checkpoints.damage(kept)
+    assert kept.name == '000000000120' and not checkpoints.find_damage(kept)
 
 
 def test_scores_are_raw_and_returns_are_clipped(tmp_path):

@@ -76,7 +76,7 @@ def test_a_command_in_its_own_process_refuses_too(gift, tmp_path):
 )
 def test_what_the_user_names_is_imported(gift, tmp_path, capsys, flags):
     assert evaluate.main([str(gift), f'--out={tmp_path}/games.csv', *flags]) == 1
-    assert 'make_environment.name must be bound' in capsys.readouterr().err  # It got that far.
+    assert 'Runner.num_iterations must be bound' in capsys.readouterr().err  # It got that far.
     assert (tmp_path / 'mark').exists()
 
 

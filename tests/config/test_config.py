@@ -1,4 +1,4 @@
-"""The gin layer: what is wrong is said, and config.gin alone is the run."""
+"""The gin layer: errors name the wrong binding, and config.gin alone reproduces a run."""
 
 import os
 import random
@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Annotated, Literal
 
 import gin
@@ -18,7 +19,7 @@ from ob2i_tf.errors import ConfigError
 from ob2i_tf.parameters import AtLeast, Selects, Within
 from tests.processes import start
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @gin.configurable(module='config_test')
@@ -264,7 +265,7 @@ def test_files_override_each_other_and_include(tmp_path):
 
 
 def test_unused_bindings_of_a_replaced_part(tmp_path):
-    """What a file bound may be replaced; what a flag binds has to be used in the end."""
+    """Bindings of a file may become unused; a flag must be used in the end."""
     early = write(tmp_path, 'early.gin', 'beta = .9\nTrial.update = @Early\nEarly.beta = %beta\n')
     load('Trial.update = @Late', files=[early])
     assert 'Early' not in resolved()
@@ -502,6 +503,8 @@ def test_help():
 
 
 def test_a_configuration_that_needs_more_memory_than_there_is_is_wrong():
-    memory = pytest.raises(ConfigError, match='more memory than there is: .*10000000000')
-    with memory, config.constructing():
+    memory = pytest.raises(
+        ConfigError, match='not enough memory for this configuration: .*10000000000'
+    )
+    with memory, config.construction_errors():
         np.empty((10**10, 10**7))

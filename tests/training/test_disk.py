@@ -71,22 +71,22 @@ def test_a_row_edited_in_place_is_noticed_at_the_next_checkpoint(tmp_path):
     path = tmp_path / 'rows.csv'
     log = logs.CsvLog(path, ('a', 'b'))
     log.write({'a': 1, 'b': 2.5})
-    assert log.describe() == disk.describe(path)
+    assert log.fingerprint() == disk.fingerprint(path)
     with open(path, 'r+') as file:
         file.write('a,b\n1,2.6')
     with pytest.raises(disk.FileChangedError, match='rows.csv was changed by another program'):
-        log.describe()
+        log.fingerprint()
 
 
 def test_a_resumed_table_knows_what_it_holds(tmp_path):
     path = tmp_path / 'rows.csv'
     log = logs.CsvLog(path, ('a', 'b'))
     log.write({'a': 1, 'b': 2.5})
-    seen = log.describe()
+    seen = log.fingerprint()
     log.write({'a': 2, 'b': 3.5})
     resumed = logs.CsvLog(path, ('a', 'b'), seen)
     resumed.write({'a': 3, 'b': 4.5})
-    assert resumed.describe() == disk.describe(path)
+    assert resumed.fingerprint() == disk.fingerprint(path)
     assert path.read_text() == 'a,b\n1,2.5\n3,4.5\n'
 
 
@@ -123,7 +123,7 @@ def test_nothing_is_written_through_a_link(tmp_path):
         lambda: disk.Lock(tmp_path),
         lambda: disk.replace_text(tmp_path / 'config.gin', 'text'),
         lambda: logs.CsvLog(tmp_path / 'rows.csv', ('a',)),
-        lambda: logs.CsvLog(tmp_path / 'rows.csv', ('a',), disk.describe(victim, 2)),
+        lambda: logs.CsvLog(tmp_path / 'rows.csv', ('a',), disk.fingerprint(victim, 2)),
     ):
         with pytest.raises(OSError):
             write()
@@ -143,7 +143,7 @@ def test_pipes_and_devices_are_refused_not_waited_for(tmp_path, make):
     for name in ('config.gin', 'environment.json', 'train.csv', 'train.csv.writing'):
         make(tmp_path / name)
     for use in (
-        lambda: disk.describe(tmp_path / 'train.csv', 5),
+        lambda: disk.fingerprint(tmp_path / 'train.csv', 5),
         lambda: disk.replace_text(tmp_path / 'train.csv', 'text'),
         lambda: logs.CsvLog(tmp_path / 'train.csv', ('a', 'b')),
     ):

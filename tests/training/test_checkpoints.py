@@ -43,21 +43,21 @@ def linked_to(target):
 @pytest.mark.parametrize(
     'damage, says',
     [
-        (manifest(), 'a is not part of what was saved'),
-        (manifest(a=None), 'a is not what was saved'),
+        (manifest(), 'a was not saved with it'),
+        (manifest(a=None), 'a differs from the saved file'),
         (manifest(**{'a': None, '/dev/zero': {'bytes': 1, 'sha256': ''}}), '/dev/zero is missing'),
         (manifest(**{'a': None, '../000000000010/a': None}), '../000000000010/a is missing'),
         (lambda path: (path / 'manifest.json').write_text('[' * 100_000), 'RecursionError'),
         (lambda path: (path / 'manifest.json').write_text('[1]'), 'AttributeError'),
         (lambda path: (path / 'manifest.json').write_text('{'), 'JSONDecodeError'),
         (linked_to('/dev/zero'), 'manifest.json is missing'),
-        (lambda path: (path / 'b').write_text('more'), 'b is not part of what was saved'),
+        (lambda path: (path / 'b').write_text('more'), 'b was not saved with it'),
     ],
 )
 def test_a_damaged_manifest_is_skipped(folder, damage, says):
     newest = folder / '000000000020'
     damage(newest)
-    assert checkpoints.damage(newest).startswith(says)
+    assert checkpoints.find_damage(newest).startswith(says)
     assert restored(folder) == 10
 
 

@@ -1,0 +1,62 @@
+"""Run folders are found, each once, and count the iterations that are saved."""
+
+import os
+
+import pytest
+
+from ob2i_tf import evaluate
+from ob2i_tf.analysis import load
+from ob2i_tf.training.run_folder import RunFolder, find_runs
+from tests.analysis.folders import write_run
+
+
+def test_links_are_followed_and_loops_end(tmp_path):
+    away = write_run(tmp_path / 'disk', 'OB2I', 'Pong', 0, iterations=1)
+    here = write_run(tmp_path / 'runs', 'BEBU', 'Pong', 1, iterations=1)
+    runs = tmp_path / 'runs'
+    (runs / 'a link').symlink_to(tmp_path / 'disk', target_is_directory=True)
+    (runs / 'loop').symlink_to(os.pardir, target_is_directory=True)  # To what holds both.
+    (runs / 'a second').symlink_to(here, target_is_directory=True)
+    (runs / 'nowhere').symlink_to('nothing')
+    (here / 'replay').mkdir()
+    (here / 'replay' / 'again').symlink_to(tmp_path, target_is_directory=True)
+    linked = runs / 'a link' / away.relative_to(tmp_path / 'disk')
+    assert find_runs(runs) == [linked, here]
+    assert find_runs(runs / 'a link') == [linked]
+    assert find_runs(tmp_path) == [away, here]
+    (away / 'config.gin').unlink()
+    assert find_runs(runs) == [here] and find_runs(runs, damaged=True) == [linked, here]
+
+
+@pytest.mark.parametrize(
+    'rows, checkpoints, saved',
+    [
+        ('', [], 0),
+        ('', ['000000000000'], 0),
+        ('0,20\n1,40\n', ['000000000040'], 2),
+        ('0,20\n1,40\n', ['000000000020', '000000000040-1', '.writing-000000000060'], 2),
+        ('0,20\n1,40\n', ['000000000030'], 1),
+        ('0,20\n1,40\n', [], 0),
+        ('0,20\n1,40\n2,6', ['000000000060'], 2),
+        ('0,\n1,40\n', ['000000000040'], 2),
+        ('0,20\n1,?\n', ['000000000040'], 1),
+    ],
+)
+def test_an_iteration_counts_once_a_checkpoint_holds_it(tmp_path, rows, checkpoints, saved):
+    folder = RunFolder(tmp_path)
+    assert folder.num_iterations() == 0
+    folder.table('train').write_text('iteration,agent_steps\n' + rows)
+    for name in checkpoints:
+        (folder.checkpoints / name).mkdir(parents=True)
+    assert folder.num_iterations() == saved
+
+
+def test_all_that_read_run_folders_find_them_once(tmp_path):
+    away = write_run(tmp_path / 'disk', 'OB2I', 'Pong', 0, iterations=1)
+    runs = tmp_path / 'runs'
+    runs.mkdir()
+    for name in ('one', 'two'):
+        (runs / name).symlink_to(away, target_is_directory=True)
+    assert evaluate.run_folders([runs, away, tmp_path]) == [away]
+    (run,), problems = load.load([runs, tmp_path])
+    assert run.path.resolve() == away and not problems
