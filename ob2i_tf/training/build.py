@@ -82,7 +82,7 @@ class Parts(NamedTuple):
 
     def num_traces(self) -> int:
         """Number of times that TensorFlow traced compiled functions."""
-        parts = (
+        parts: tuple[Any, ...] = (
             self.learner,
             self.posterior,
             self.update,

@@ -139,8 +139,8 @@ class EpisodeFiles:
         return os.path.join(self.directory, segment['file'])
 
     def _forget_saved(self):
-        self._segments: list[dict[str, Any]] = []  # Oldest first, as in a manifest.
-        self._written: dict[str, tuple[int, int]] = {}  # File name -> its `disk.identity`.
+        self._segments = []  # Oldest first, as in a manifest.
+        self._written = {}  # File name -> its `disk.identity`.
         self._unsaved = 0  # Episodes with lower numbers are in segments.
 
     def _write_new(self, all_of_them):
@@ -241,7 +241,7 @@ class EpisodeFiles:
                     else:
                         frames = replay.new_frames(length)
                         for chunk in _chunks(frames):
-                            if member.readinto(chunk) != len(chunk):
+                            if member.readinto(chunk) != len(chunk):  # type: ignore[attr-defined]
                                 raise EOFError('frames are missing')
                         replay.append(frames, steps[:length])
                     steps = steps[length:]

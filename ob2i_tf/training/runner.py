@@ -314,7 +314,7 @@ class Runner:
             self._save()
 
     def _exit_if_asked(self):
-        if self._stop:
+        if self._stop.signal is not None:
             logging.warning(
                 'Stopped by %s, saved at %s; run the same command to resume.',
                 self._stop.signal.name,
