@@ -1,12 +1,13 @@
 """OB2I: principled exploration via optimistic bootstrapping and backward induction (ICML 2021).
 
-Importing the package selects Keras 2 (tf-keras), which TF-Agents needs. That choice is read once,
-when TensorFlow is imported, so it has to be made before.
+Importing the package selects Keras 2 (tf-keras), which TF-Agents needs. TensorFlow reads that
+choice once, when it is imported, so this package must be imported first.
 """
 
 import importlib.util
 import os
 import sys
+from types import ModuleType
 
 import gymnasium
 
@@ -30,8 +31,8 @@ _select_keras_2()
 gymnasium.register('ob2i/MnistMaze-v0', entry_point='ob2i_tf.environments.mnist_maze:MnistMaze')
 
 
-def __getattr__(name):
-    """Modules are imported when they are first asked for, as `ob2i_tf.targets` is."""
+def __getattr__(name: str) -> ModuleType:
+    """Imports a module, such as `ob2i_tf.targets`, when it is first used."""
     if not name.startswith('_') and importlib.util.find_spec(f'{__name__}.{name}'):
         return importlib.import_module(f'{__name__}.{name}')
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')

@@ -1,15 +1,15 @@
 """From the heads' Q-values to a preference for each action; the agent takes the largest.
 
 A preference function maps q_values [B, K, A] to [B, A]. One that follows the head drawn for the
-episode takes a further argument, `heads` [B]; if it looks at q_values[b, heads[b]] only, it says so
-as `of_one_head`, and with a single environment no other head is computed. One that draws random
-numbers takes `seed`, [2] int32, for TensorFlow's stateless functions. They are traced without
-AutoGraph. B is the number of environments, K of heads, A of actions.
+episode takes a further argument, `heads` [B]. If it reads q_values[b, heads[b]] only, the decorator
+`followed_head_only` says so, and with a single environment no other head is computed. One that
+draws random numbers takes `seed`, [2] int32, for TensorFlow's stateless functions. Preference
+functions are traced without AutoGraph. B is the number of environments, K of heads, A of actions.
 """
 
 import inspect
-import typing
-from typing import Annotated, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
 
 import gin
 import numpy as np
@@ -24,20 +24,18 @@ from ob2i_tf.tracing import Compiled, check_traced
 
 TieBreak = Literal['random', 'lowest']
 Belief = Literal['sample', 'mean']
-TIE_BREAKS = typing.get_args(TieBreak)
-BELIEFS = typing.get_args(Belief)
 
 
-def of_one_head(preferences):
-    """Marks a preference that looks at the head that is followed, and at no other."""
-    preferences.of_one_head = True
+def followed_head_only(preferences: Callable) -> Callable:
+    """Decorator: marks a preference function that reads only the followed head."""
+    preferences.followed_head_only = True  # type: ignore[attr-defined]
     return preferences
 
 
 @gin.configurable
-@of_one_head
-def head_preferences(q_values, heads):
-    """One head an episode: Thompson sampling of value functions (paper, Algorithm 2, line 4).
+@followed_head_only
+def head_preferences(q_values: Any, heads: Any) -> tf.Tensor:
+    """One head per episode: Thompson sampling of value functions (paper, Algorithm 2, line 4).
 
     Args:
       q_values: [B, K, A].
@@ -50,24 +48,24 @@ def head_preferences(q_values, heads):
 
 
 @gin.configurable
-def mean_preferences(q_values):
+def mean_preferences(q_values: Any) -> tf.Tensor:
     """The mean of the heads, [B, K, A] -> [B, A]; with one head, plain greedy Q-learning."""
     return tf.reduce_mean(floating(q_values), axis=1)
 
 
 @gin.configurable
-def ucb_preferences(q_values, scale: float = 0.1):
+def ucb_preferences(q_values: Any, scale: float = 0.1) -> tf.Tensor:
     """Mean plus `scale` standard deviations (Chen et al. 2017; paper, Algorithm 3, BEBU-UCB)."""
     return mean_preferences(q_values) + scale * bonuses.ensemble_std(q_values)
 
 
 @gin.configurable
 def ids_preferences(
-    q_values,
+    q_values: Any,
     scale: float = 0.1,
     rho: Annotated[float, Above(0)] = 1.0,
     epsilon: Annotated[float, Above(0)] = 1e-5,
-):
+) -> tf.Tensor:
     """Minus the regret-information ratio (Nikolov et al. 2019; paper, Algorithm 3, BEBU-IDS).
 
         regret(a) = max_a' (mean + scale std)(a') - (mean - scale std)(a)
@@ -75,16 +73,16 @@ def ids_preferences(
 
     Args:
       q_values: [B, K, A].
-      scale: half-width of the confidence interval in standard deviations, lambda_ids.
-      rho: standard deviation of the return, a constant here.
-      epsilon: keeps the ratio finite where the heads agree.
+      scale: Half-width of the confidence interval in standard deviations, lambda_ids.
+      rho: Standard deviation of the return, a constant here.
+      epsilon: Keeps the ratio finite where the heads agree.
 
     Returns:
       [B, A], -regret^2 / information.
 
     Raises:
-      ConfigError: if `rho` or `epsilon` is not above 0; every action would then be as good as any
-        other, or the ratio without a value.
+      ConfigError: `rho` or `epsilon` is not above 0; otherwise all actions would tie, or the ratio
+        would be undefined.
     """
     if any(not tf.is_symbolic_tensor(value) and value <= 0 for value in (rho, epsilon)):
         raise ConfigError(
@@ -98,21 +96,23 @@ def ids_preferences(
 
 
 @gin.configurable
-def vote_preferences(q_values):
-    """How many heads have each action as their greedy one, [B, K, A] -> [B, A] float.
+def vote_preferences(q_values: Any) -> tf.Tensor:
+    """The number of heads whose greedy action it is, [B, K, A] -> [B, A] float.
 
-    Evaluation acts by it (paper, section 5.2). Tied votes are drawn by `greedy_actions`.
+    Evaluation acts by this vote (paper, section 5.2); `greedy_actions` breaks ties.
     """
     q_values = tf.convert_to_tensor(q_values)
     return tf.reduce_sum(tf.one_hot(tf.argmax(q_values, axis=-1), tf.shape(q_values)[-1]), axis=1)
 
 
-def greedy_actions(preferences, rng, tie_break: TieBreak = 'random'):
+def greedy_actions(
+    preferences: np.ndarray, rng: np.random.Generator, tie_break: TieBreak = 'random'
+) -> np.ndarray:
     """The action with the largest preference.
 
     Args:
-      preferences: [B, A] numpy.
-      rng: numpy Generator; used only where there is a tie.
+      preferences: [B, A].
+      rng: NumPy generator; used only for ties.
       tie_break: 'random' draws uniformly among the tied actions; 'lowest' takes the lowest index,
         which on Atari is NOOP (the released code).
 
@@ -132,58 +132,65 @@ class Policy:
 
     Args:
       posterior: posteriors.Posterior.
-      preferences: a preference function.
-      tie_break: see `greedy_actions`.
-      belief: what of the posterior is acted on, its 'sample' or its 'mean'.
-      xla: whether XLA compiles the call.
-      name: the binding that `preferences` comes from, for errors.
+      preferences: Preference function.
+      tie_break: See `greedy_actions`.
+      belief: Whether to act on a 'sample' of the posterior or on its 'mean'.
+      xla: Whether XLA compiles the call.
+      name: Binding of `preferences`, for errors.
 
     Raises:
-      ConfigError: if `preferences` does not map [B, K, A] to [B, A].
+      ConfigError: `preferences` does not map [B, K, A] to [B, A].
+      ValueError: The posterior does not support `preferences` or `xla`.
     """
 
     @checked
     def __init__(
         self,
-        posterior,
-        preferences,
+        posterior: Any,
+        preferences: Callable,
         tie_break: TieBreak = 'random',
         belief: Belief = 'sample',
-        xla=False,
-        name='preferences',
+        xla: bool = False,
+        name: str = 'preferences',
     ):
         self._posterior = posterior
         self._num_actions = posterior.network.num_actions
         self._function = preferences
         self._takes = set(inspect.signature(preferences).parameters)
         self._check(name)
-        if posterior.needs_heads and 'heads' not in self._takes:
+        if posterior.requires_head_preference and 'heads' not in self._takes:
             raise ValueError(
-                f'{_name(posterior)} has to be acted on by a preference that follows a '
-                f'head, as @head_preferences does, not by {preferences.__name__}'
+                f'{_name(posterior)} requires a preference that follows a head, such as '
+                f'@head_preferences, got {preferences.__name__}'
             )
-        if xla and not posterior.compiles:
-            raise ValueError(f"Runner.xla: 'acting' cannot be compiled with a {_name(posterior)}")
-        self._of_one_head = getattr(preferences, 'of_one_head', False)
+        if xla and not posterior.supports_xla:
+            raise ValueError(f"Runner.xla: 'acting' cannot be compiled with {_name(posterior)}")
+        self._followed_head_only = getattr(preferences, 'followed_head_only', False)
         self._tie_break = tie_break
         self._belief = belief
         self._xla = xla
         self._compiled = Compiled(self._preferences, xla=xla)
 
-    def actions(self, observations, heads, epsilon, rng):
+    def actions(
+        self,
+        observations: np.ndarray,
+        heads: np.ndarray,
+        epsilon: float,
+        rng: np.random.Generator,
+    ) -> np.ndarray:
         """Actions for B environments.
 
         Args:
           observations: [B, *stack].
           heads: [B] int32, the head that each environment follows.
-          epsilon: probability of an action drawn uniformly.
-          rng: numpy Generator; the network is not run where all actions are random.
+          epsilon: Probability of an action drawn uniformly.
+          rng: NumPy generator; the network is not run if all actions are random.
 
         Returns:
           [B] int32.
 
         Raises:
-          NotFiniteError: if a preference is NaN.
+          NotFiniteError: A preference is NaN.
         """
         count = len(observations)
         explore = rng.random(count) < epsilon
@@ -197,17 +204,18 @@ class Policy:
             actions = np.where(explore, actions, greedy)
         return actions
 
-    def by(self, preferences):
-        """A policy that acts by other preferences, and is the same otherwise."""
+    def with_preferences(self, preferences: Callable) -> 'Policy':
+        """This policy with another preference function."""
         return Policy(self._posterior, preferences, self._tie_break, self._belief, self._xla)
 
-    def compiled_functions(self):
+    def compiled_functions(self) -> list[Callable]:
+        """The tf.functions whose traces a run counts."""
         return [self._compiled.function]
 
     def _check(self, name):
-        """Traces the preference function, so that a wrong one is refused before anything runs."""
-        options = {'seed': [0, 0], 'heads': [0]}
-        options = {key: tf.constant(options[key]) for key in options.keys() & self._takes}
+        """Traces the preference function, so that a wrong one is rejected before anything runs."""
+        options = {'seed': tf.constant([0, 0]), 'heads': tf.constant([0])}
+        options = {key: value for key, value in options.items() if key in self._takes}
         q_values = tf.TensorSpec([1, self._posterior.network.num_heads, self._num_actions])
         check_traced(
             name,
@@ -222,8 +230,8 @@ class Policy:
         options = {'seed': own_seed} if 'seed' in self._takes else {}
         if self._belief == 'mean':
             belief_seed = None
-        if self._of_one_head:
-            q_values, heads = self._posterior.following(observations, heads, belief_seed)
+        if self._followed_head_only:
+            q_values, heads = self._posterior.followed_head(observations, heads, belief_seed)
         elif belief_seed is None:
             q_values = self._posterior.mean(observations)
         else:

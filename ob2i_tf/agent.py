@@ -1,15 +1,22 @@
-"""The agent: acts, records whole episodes, and calls the learner on schedule."""
+"""The agent: acts, records whole episodes, and runs learner steps on schedule.
+
+The path of a transition: `act` chooses an action by a preference over the heads' Q-values
+(acting.py); `observe` appends what the environment returned to the episode in progress, and hands
+a finished Episode to replay (replay.py). `learn` asks the update for a Batch, for which it draws
+transitions from replay and computes bonuses and targets (updates.py, bonuses.py, targets.py), and
+passes the Batch to the learner for one gradient step (learner.py).
+"""
 
 import contextlib
 import numbers
 from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import gin
 import numpy as np
 from absl import logging
 
-from ob2i_tf import acting, types
+from ob2i_tf import acting, frames, types
 from ob2i_tf.errors import ConfigError
 from ob2i_tf.parameters import AtLeast, Within, checked
 
@@ -20,53 +27,56 @@ _SCHEDULE_POINTS = 10_001
 @gin.configurable(denylist=['timers', 'xla'])
 @checked
 class Agent:
-    """Acts in `num_envs` environments in step, and learns from what it stored.
+    """Acts in `num_envs` environments in lockstep and learns from replay.
 
-    Each step is three calls, `act`, `learn` and `observe`. The learning that is due with an agent
-    step needs nothing of what that step leads to, so the environments may play it meanwhile; an
-    episode that ends with it can be drawn from the next learner step on.
+    A step is three calls: `act`, `learn` and `observe`. A due learner step does not depend on that
+    agent step's outcome, so the environments may play it during `learn`; an episode that ends with
+    it can be drawn from the next learner step on.
 
-    All periods count agent steps; with several environments each of them takes one at a time, and
-    as many learner steps follow as periods went by, so that their ratio does not depend on
-    `num_envs`. What differs between tasks has no default; gin/base/ binds it for each task.
+    All periods count agent steps. In a step of several environments each takes one agent step, and
+    one learner step runs for each period completed, so their ratio does not depend on `num_envs`.
+    Parameters that differ between tasks have no default; gin/base/ binds them for each task.
 
     Args:
       learner: QLearner.
       posterior: posteriors.Posterior of the learner's network.
-      update: updates.Update, hands out a Batch for each learner step.
+      update: updates.Update, makes a Batch for each learner step.
       replay: EpisodeReplay.
-      num_envs: number of environments.
-      rng: numpy Generator for heads, exploration and ties.
+      num_envs: Number of environments.
+      rng: NumPy generator for heads, exploration and ties.
       timers: Makes the context in which 'act', 'targets' or 'gradient step' runs.
-      xla: whether XLA compiles acting.
-      preferences: how the agent acts, see acting.py.
-      tie_break: see `acting.greedy_actions`.
-      epsilon: maps agent steps taken to epsilon, see schedules.py.
+      xla: Whether XLA compiles acting.
+      preferences: Preference function by which the agent acts, see acting.py.
+      tie_break: See `acting.greedy_actions`.
+      epsilon: Maps the number of agent steps taken to epsilon, see schedules.py.
       discount: gamma.
-      learning_starts: agent steps before the first learner step.
-      warmup: what acts before: 'random' actions (the paper), or the network by 'epsilon_greedy'
-        (the released code).
-      train_period: agent steps between learner steps.
-      target_period: agent steps between copies into the target network.
-      head_lifetime: a new head is drawn at the start of a 'game' (the paper), or of each stored
-        'episode', so after a life loss too (the released code).
-      timeout_is_terminal: a truncated episode does not bootstrap (the released code).
+      learning_starts: Agent steps before the first learner step.
+      warmup: Actions until then: 'random' (the paper), or 'epsilon_greedy' by the network (the
+        released code).
+      train_period: Agent steps per learner step.
+      target_period: Agent steps per copy into the target network.
+      head_lifetime: Span for which a drawn head is followed: a 'game' (the paper), or a stored
+        'episode', which also ends with a life loss (the released code).
+      timeout_is_terminal: Whether a truncated episode does not bootstrap (the released code).
+
+    Attributes:
+      agent_steps: Number of agent steps observed.
 
     Raises:
-      ValueError: a value that cannot be, with its binding.
-      ConfigError: as `acting.Policy`.
+      ValueError: An argument is out of range; the message names the binding.
+      ConfigError: See `acting.Policy`.
     """
 
     def __init__(
         self,
-        learner,
-        posterior,
-        update,
-        replay,
+        learner: Any,
+        posterior: Any,
+        update: Any,
+        replay: Any,
         num_envs: int,
-        rng,
-        timers=contextlib.nullcontext,
-        xla=False,
+        rng: np.random.Generator,
+        timers: Callable = contextlib.nullcontext,
+        xla: bool = False,
         preferences: Callable = gin.REQUIRED,
         tie_break: acting.TieBreak = 'random',
         epsilon: Callable = gin.REQUIRED,
@@ -98,13 +108,13 @@ class Agent:
         self._head_per_episode = head_lifetime == 'episode'
         self._timeout_is_terminal = timeout_is_terminal
         self._heads = np.zeros(num_envs, np.int32)
-        self._recorders = []
+        self._recorders: list[_Recorder] = []
         self._postponed = False
         self._scheduled_epsilon()
 
     @property
-    def epsilon(self):
-        """Of the next action."""
+    def epsilon(self) -> float:
+        """Epsilon of the next action."""
         return 1.0 if self._random_at(self.agent_steps) else self._scheduled_epsilon()
 
     def _random_at(self, agent_steps):
@@ -114,31 +124,31 @@ class Agent:
         return _scheduled(self._epsilon, self.agent_steps)
 
     @property
-    def heads(self):
-        """[num_envs] int32, what each environment follows."""
+    def heads(self) -> np.ndarray:
+        """[num_envs] int32, the head that each environment follows."""
         return self._heads
 
-    def begin(self, observations, heads=None):
-        """Starts in environments that were just reset, with empty episodes.
+    def begin(self, observations: np.ndarray, heads: np.ndarray | None = None) -> None:
+        """Starts empty episodes in environments that were just reset.
 
         Args:
           observations: [num_envs, *stack].
-          heads: what each environment follows; None: drawn.
+          heads: [num_envs] int32, the head that each environment follows; None: drawn.
         """
         self._heads = self._draw_heads(self._num_envs) if heads is None else heads
         self._recorders = [_Recorder(stack, self.replay.history) for stack in observations]
 
-    def act(self, observations):
+    def act(self, observations: np.ndarray) -> np.ndarray:
         """Actions [num_envs] int32 for stacks [num_envs, *stack]."""
         with self._timers('act'):
             return self.policy.actions(observations, self._heads, self.epsilon, self._rng)
 
-    def observe(self, step: types.EnvStep):
-        """Takes in a step of the environments."""
+    def observe(self, step: types.EnvStep) -> None:
+        """Records and counts a step of the environments; draws heads where games ended."""
         for episode in self.record(step):
             self.replay.add_episode(episode)
         info, terminated, truncated = step.info, step.terminated, step.truncated
-        over, taken = info['game_over'], self.agent_steps - self._num_envs
+        over = info['game_over']
         self.posterior.observe(
             types.Step(
                 step.acted_on,
@@ -149,17 +159,18 @@ class Agent:
                 info['final_obs'],
                 terminated | truncated,
                 over,
-                taken,
-                self._random_at(taken),
+                self.agent_steps,
+                self._random_at(self.agent_steps),
             )
         )
+        self.agent_steps += self._num_envs
         if self._head_per_episode:
             over = over | terminated | truncated
         if over.any():
             self._heads[over] = self._draw_heads(int(over.sum()))
 
-    def record(self, step: types.EnvStep):
-        """Adds one step to the episodes in progress; returns those that ended with it."""
+    def record(self, step: types.EnvStep) -> list[types.Episode]:
+        """Adds a step to the episodes in progress; returns those that ended with it."""
         episodes, final_observations = [], step.info['final_obs']
         for index, recorder in enumerate(self._recorders):
             terminated, truncated = step.terminated[index], step.truncated[index]
@@ -173,38 +184,41 @@ class Agent:
     def _is_terminal(self, terminated, truncated):
         return terminated | (truncated & self._timeout_is_terminal)
 
-    def end(self):
-        """Stores the episodes in progress as truncated ones: they bootstrap from their end."""
+    def end(self) -> None:
+        """Stores the episodes in progress as truncated ones, which bootstrap from their end."""
         self.posterior.end()
         for recorder in self._recorders:
             if recorder.length:
                 self.replay.add_episode(recorder.episode(self._discount, terminal=False))
         self._recorders = []
 
-    def learn(self):
-        """Counts the agent steps that were acted on, and learns as far as it is due with them.
+    def learn(self) -> list[dict[str, float]]:
+        """Runs the learner steps and target copies due with the agent steps to be observed next.
 
         Returns:
-          A list of dicts, one a learner step: 'loss', 'q_mean', and the bonus means where an
-          episode was drawn.
+          A dict per learner step: 'loss', 'q_mean', and the means of the bonuses if targets were
+          computed for it.
         """
+        first, last = self.agent_steps + 1, self.agent_steps + self._num_envs
+        return [report for step in range(first, last + 1) for report in self.learn_at(step)]
+
+    def learn_at(self, agent_step):
+        """Learns what is due with this agent step, counted from 1; returns the reports."""
         reports = []
-        for _ in range(self._num_envs):
-            self.agent_steps += 1
-            if self.agent_steps > self._learning_starts:
-                if self.agent_steps % self._train_period == 0:
-                    reports += self._learner_step()
-                if self.agent_steps % self._target_period == 0:
-                    self.learner.update_target()
-                    self.posterior.target_updated()
+        if agent_step > self._learning_starts:
+            if agent_step % self._train_period == 0:
+                reports = self._learner_step(agent_step)
+            if agent_step % self._target_period == 0:
+                self.learner.update_target()
+                self.posterior.target_updated()
         return reports
 
-    def _learner_step(self):
+    def _learner_step(self, agent_step):
         if not self.update.ready:
             if not self._postponed:
                 logging.warning(
                     'Learning is postponed at %s agent steps: replay holds %s complete episodes.',
-                    f'{self.agent_steps:,}',
+                    f'{agent_step:,}',
                     self.replay.num_episodes,
                 )
             self._postponed = True
@@ -222,8 +236,8 @@ class Agent:
     def _draw_heads(self, count):
         return self.posterior.draw_heads(count, self._rng)
 
-    def state(self):
-        """JSON-able: counts, heads, random state. Episodes in progress are not part of it."""
+    def state(self) -> dict[str, Any]:
+        """Counts, heads and random state, for JSON; without the episodes in progress."""
         return {
             'agent_steps': self.agent_steps,
             'heads': self._heads.tolist(),
@@ -231,22 +245,22 @@ class Agent:
             'postponed': self._postponed,
         }
 
-    def set_state(self, state):
+    def set_state(self, state: dict[str, Any]) -> None:
         self.agent_steps = state['agent_steps']
         self._heads = np.array(state['heads'], np.int32)
         self._rng.bit_generator.state = state['rng']
         self._postponed = state['postponed']
 
 
-def check_schedule(epsilon, agent_steps):
-    """Evaluates a schedule over a whole run, at up to _SCHEDULE_POINTS points.
+def check_schedule(epsilon: Callable, agent_steps: int) -> None:
+    """Evaluates a schedule over a complete run, at up to _SCHEDULE_POINTS points.
 
     Args:
       epsilon: Maps agent steps to epsilon.
       agent_steps: Length of the run.
 
     Raises:
-      ConfigError: It fails somewhere, or its value is not a number in 0..1.
+      ConfigError: The schedule fails, or a value is not a number in 0..1.
     """
     last = _SCHEDULE_POINTS - 1
     for step in sorted({agent_steps * point // last for point in range(_SCHEDULE_POINTS)}):
@@ -254,15 +268,15 @@ def check_schedule(epsilon, agent_steps):
 
 
 def _scheduled(epsilon, agent_steps):
-    """Value of a schedule, checked to be a number in 0..1."""
+    """The value of a schedule, checked to be a number in 0..1."""
     try:
         value = epsilon(agent_steps)
-    except Exception as error:  # It may be the user's code.
+    except Exception as error:  # A schedule may be user code.
         kind = '' if isinstance(error, ValueError) else f'{type(error).__name__}: '
         raise ConfigError(
             f'Agent.epsilon fails at {agent_steps} agent steps: {kind}{error}'
         ) from error
-    if not (isinstance(value, numbers.Real) and 0 <= value <= 1):
+    if not (isinstance(value, numbers.Real) and 0 <= float(value) <= 1):
         raise ConfigError(
             f'Agent.epsilon must map agent steps to a number in 0..1, got {value!r} at '
             f'{agent_steps}'
@@ -271,14 +285,17 @@ def _scheduled(epsilon, agent_steps):
 
 
 class _Recorder:
-    """An episode in progress, from the stack that its first action was chosen by."""
+    """An episode in progress, from the stack by which its first action is chosen.
+
+    It copies all frames, since environments may use their buffers again.
+    """
 
     def __init__(self, first_stack, history):
         self._history = history
-        self._context = np.moveaxis(first_stack[..., :-1], -1, 0).copy() if history > 1 else None
-        self._frames = [self._newest(first_stack)]
-        self._actions = []
-        self._rewards = []
+        self._context = frames.older(first_stack, history).copy()
+        self._frames = [frames.newest(first_stack, history).copy()]
+        self._actions: list[int] = []
+        self._rewards: list[float] = []
 
     @property
     def length(self):
@@ -287,7 +304,7 @@ class _Recorder:
     def add(self, action, reward, next_stack):
         self._actions.append(action)
         self._rewards.append(reward)
-        self._frames.append(self._newest(next_stack))
+        self._frames.append(frames.newest(next_stack, self._history).copy())
 
     def episode(self, discount, terminal):
         discounts = np.full(self.length, discount, np.float32)
@@ -300,6 +317,3 @@ class _Recorder:
             discounts=discounts,
             context=self._context,
         )
-
-    def _newest(self, stack):
-        return (stack[..., -1] if self._history > 1 else stack).copy()

@@ -1,7 +1,12 @@
-"""Exploration bonuses: what an agent is paid for visiting the unknown."""
+"""Exploration bonuses for the targets: B for the reward and B~ for the next value.
+
+An update (updates.py) draws transitions from replay, hands them to a Bonus as an Experience, and
+adds alpha_1 B and alpha_2 B~ to the targets (targets.py). A bonus never enters replay: it is
+computed anew, with the networks of that moment, each time that targets are.
+"""
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import gin
 import numpy as np
@@ -14,12 +19,12 @@ from ob2i_tf.parameters import AtLeast, Within, checked
 from ob2i_tf.seeds import split_seed
 from ob2i_tf.tracing import check_traced
 
-_FRAMES_PER_PASS = 256
+_FRAMES_PER_CHUNK = 256
 
 
 @gin.configurable
-def ensemble_std(q_values):
-    """The UCB-bonus of OB2I: how much the heads disagree (paper, eq. 2).
+def ensemble_std(q_values: Any) -> tf.Tensor:
+    """The UCB-bonus of OB2I, the disagreement of the heads (paper, eq. 2).
 
     The gradient is finite where all heads agree: 0, not NaN.
 
@@ -30,7 +35,7 @@ def ensemble_std(q_values):
       [..., A], the population standard deviation over the heads.
     """
     q_values = floating(q_values)
-    # Equal heads shifted by one of them are exactly 0, whatever their mean would round to.
+    # Shifted by the first head, equal heads are exactly 0, however their mean would round.
     shifted = q_values - tf.stop_gradient(q_values[..., :1, :])
     deviations = shifted - tf.reduce_mean(shifted, axis=-2, keepdims=True)
     variance = tf.reduce_mean(tf.square(deviations), axis=-2)
@@ -39,24 +44,30 @@ def ensemble_std(q_values):
 
 
 class Bonus(tf.Module):
-    """What a bonus is to an update. It is traced without AutoGraph.
+    """Interface of a bonus. It is traced without AutoGraph.
 
     Attributes:
-      needs_order: whether the rows of an Experience have to be whole episodes, each in order.
+      needs_whole_episodes: Whether the rows of an Experience must be whole episodes, in order.
     """
 
-    needs_order = False
+    needs_whole_episodes = False
 
-    def build(self, frame_shape, seed):
-        """Called once, before anything else: the shape of a frame, and an int."""
+    def build(self, frame_shape: tuple[int, ...], seed: int) -> None:
+        """Called once, before anything else.
 
-    def __call__(self, experience: types.Experience):
+        Args:
+          frame_shape: Shape of a single frame.
+          seed: Seed of the bonus.
+        """
+
+    def __call__(self, experience: types.Experience) -> tuple[tf.Tensor, tf.Tensor, tuple]:
         """The bonuses of n transitions.
 
         Returns:
-          (B, B~, (mean of B, mean of B~)): B [n], of the pairs (s, a); B~ [n, A], of the actions at
-          s', ready for the target; their means before normalisation, scalars. Rows whose discount
-          is 0 do not count in the mean of B~, which is NaN if there are no others.
+          (B, B~, (mean of B, mean of B~)). B [n] belongs to the pairs (s, a), B~ [n, A] to the
+          actions at s', both ready for the target, before their weights alpha. The means are
+          scalars, taken before normalisation; rows whose discount is 0 do not count in the mean of
+          B~, which is NaN if all are.
         """
         raise NotImplementedError
 
@@ -66,18 +77,19 @@ class Bonus(tf.Module):
 class UcbBonus(Bonus):
     """The bonuses B and B~ of a target, from the heads' values (paper, section 3.2).
 
-    B is the bonus of the pairs (s, a) by the online network, B~ of the actions at s' by the target
-    network, divided by its running standard deviation "to have a stable performance" (appendix D).
-    Rows whose discount is 0, the terminals, do not count in it: no target reads their B~.
+    B is the bonus of the pairs (s, a) by the online network. B~ is the bonus of the actions at s'
+    by the target network, divided by its running standard deviation "to have a stable performance"
+    (appendix D). Terminals, the rows whose discount is 0, do not count in it: no target reads their
+    B~.
 
     Args:
       statistic: Maps values [..., K, A] to bonuses [..., A].
-      normalize_reward_bonus: Whether B is divided by its running standard deviation, too (the
+      normalize_reward_bonus: Whether B, too, is divided by its running standard deviation (the
         released code).
       normalize_next_bonus: Whether B~ is divided by its running standard deviation (the paper).
       prior_count: See `RunningStd`; the released code has 1e-4.
-      normalizer_batch: Rows by which the moments are updated before these rows are divided, from
-        the end; 0: all of them at once (the released code: 32).
+      normalizer_batch: Rows per update of the moments, from the end backwards; each update precedes
+        the division of its rows. 0: all rows in one update (the released code: 32).
       terminal_next_bonus: Whether terminals count in the moments of B~ (the released code).
     """
 
@@ -91,23 +103,25 @@ class UcbBonus(Bonus):
         terminal_next_bonus: bool = False,
     ):
         super().__init__(name='ucb_bonus')
-        check_traced(
-            'UcbBonus.statistic',
-            statistic,
-            [tf.TensorSpec([1, 2, 3])],
-            (1, 3),
-            'values [..., heads, actions] to bonuses [..., actions]',
-        )
         self._statistic = statistic
         self._normalize_reward_bonus = normalize_reward_bonus
         self._normalize_next_bonus = normalize_next_bonus
-        self._rows_at_a_time = normalizer_batch
+        self._normalizer_batch = normalizer_batch
         self._terminal_next_bonus = terminal_next_bonus
         self.reward_bonus_std = RunningStd(prior_count)
         self.next_bonus_std = RunningStd(prior_count)
 
-    def __call__(self, experience):
-        """See Bonus."""
+    def check_statistic(self, num_heads: int, num_actions: int) -> None:
+        """Raises a ConfigError unless `statistic` can be traced for so many heads and actions."""
+        check_traced(
+            'UcbBonus.statistic',
+            self._statistic,
+            [tf.TensorSpec([None, num_heads, num_actions])],
+            (None, num_actions),
+            'values [..., heads, actions] to bonuses [..., actions]',
+        )
+
+    def __call__(self, experience: types.Experience) -> tuple[tf.Tensor, tf.Tensor, tuple]:
         q_values, next_q = experience.q_values(), experience.next_q
         reward_bonus = tf.gather(self._statistic(q_values), experience.actions, batch_dims=1)
         next_bonus = self._statistic(next_q)
@@ -121,7 +135,7 @@ class UcbBonus(Bonus):
             )
         if self._normalize_next_bonus:
             # The moments are those of the paper's B~ in R^{K x T}: the bonus at each head's a'.
-            # (With double Q a' would be another; no row of the paper has both.)
+            # (Double Q would choose another a'; no row of the paper has both.)
             greedy = tf.argmax(next_q, axis=-1, output_type=tf.int32)
             seen = tf.gather(next_bonus, greedy, batch_dims=1)
             weights = tf.zeros_like(seen) + tf.cast(counted, seen.dtype)[:, None]
@@ -129,8 +143,8 @@ class UcbBonus(Bonus):
         return reward_bonus, next_bonus, means
 
     def _normalize(self, running_std, bonus, seen, weights):
-        """Takes `seen` [n, ...] into the moments and divides `bonus` [n, ...] by what results."""
-        if not self._rows_at_a_time:
+        """Updates the moments with `seen` [n, ...], then normalises `bonus` [n, ...]."""
+        if not self._normalizer_batch:
             running_std.update(seen, weights)
             return running_std.normalize(bonus)
 
@@ -138,13 +152,13 @@ class UcbBonus(Bonus):
             running_std.update(seen[start:end], weights[start:end])
             return running_std.normalize(bonus[start:end])
 
-        if bonus.shape[0] is not None:  # As XLA wants it.
-            ends = range(bonus.shape[0], 0, -self._rows_at_a_time)
-            parts = [normalized(max(0, end - self._rows_at_a_time), end) for end in ends]
+        if bonus.shape[0] is not None:  # XLA needs static shapes.
+            ends = range(bonus.shape[0], 0, -self._normalizer_batch)
+            parts = [normalized(max(0, end - self._normalizer_batch), end) for end in ends]
             return tf.concat(parts[::-1], axis=0)
 
         def normalize_rows(end, later):
-            start = tf.maximum(0, end - self._rows_at_a_time)
+            start = tf.maximum(0, end - self._normalizer_batch)
             return start, tf.concat([normalized(start, end), later], axis=0)
 
         shape = tf.TensorShape([None, *bonus.shape[1:]])
@@ -160,28 +174,28 @@ class UcbBonus(Bonus):
 @gin.configurable
 @checked
 class RndBonus(Bonus):
-    """Random network distillation: how badly a random network is predicted (Burda et al. 2019).
+    """Random network distillation, the error in predicting a random network (Burda et al. 2019).
 
     The bonus of a state is the predictor's mean squared error on its newest frame, divided by a
-    running standard deviation. B is that of s, B~ that of s' whatever the action (of s where s' is
-    what a terminal leads to): "an independent
-    RND network to generate RND-bonus for each state", "added to both the immediate reward and
-    next-Q" (paper, section 5.4, which leaves the rest open). Frames are whitened by the moments of
-    all frames that targets were computed for, and clipped to +-5.
+    running standard deviation. B is the bonus of s; B~ is the bonus of s' for every action (of s at
+    a terminal, whose s' is unspecified): "an independent RND network to generate RND-bonus for each
+    state", "added to both the immediate reward and next-Q" (paper, section 5.4, which leaves the
+    rest open). Frames are whitened by the moments of all frames for which targets were computed,
+    and clipped to +-5.
 
-    The predictor learns from the frames that a bonus was computed for, right after.
+    After each computation the predictor learns from the frames that the bonus was computed for.
 
     Args:
       conv_layers: (filters, kernel size, stride) of both networks, leaky ReLU.
-      features: D, outputs of both networks.
-      predictor_layers: ReLU units of the dense layers that the predictor has in addition.
-      learning_rate: of the predictor's Adam.
-      batch_size: frames of one step of the predictor.
-      update_proportion: share of the frames, drawn anew, that the predictor learns from.
+      features: D, the number of outputs of both networks.
+      predictor_layers: ReLU units of the dense layers that only the predictor has.
+      learning_rate: Learning rate of the predictor's Adam.
+      batch_size: Frames per step of the predictor.
+      update_proportion: Share of the frames, drawn anew, that the predictor learns from.
       scale_by: 'returns', the standard deviation of the discounted sums of bonuses from an
         episode's start (Burda et al.), or 'bonuses', that of the bonuses themselves.
-      discount: of those sums.
-      reward_state: whose bonus B is, that of the 'state' or of the 'next_state'.
+      discount: Discount of these sums.
+      reward_state: State whose bonus is B, 'state' or 'next_state'.
     """
 
     def __init__(
@@ -197,19 +211,18 @@ class RndBonus(Bonus):
         reward_state: Literal['state', 'next_state'] = 'state',
     ):
         super().__init__(name='rnd_bonus')
-        self.needs_order = scale_by == 'returns'
+        self.needs_whole_episodes = scale_by == 'returns'
         self._conv_layers = conv_layers
         self._features = features
         self._predictor_layers = predictor_layers
-        self._optimizer = tf.keras.optimizers.legacy.Adam(learning_rate)
+        self.optimizer = tf.keras.optimizers.legacy.Adam(learning_rate)
         self._batch_size = batch_size
         self._update_proportion = update_proportion
         self._discount = discount
         self._reward_state = reward_state
         self.bonus_std = RunningStd()
 
-    def build(self, frame_shape, seed):
-        """See Bonus."""
+    def build(self, frame_shape: tuple[int, ...], seed: int) -> None:
         self.frame_moments = RunningStd(shape=frame_shape)
         *seeds, generator_seed = split_seed(seed, 3)
         self._generator = tf.random.Generator.from_seed(generator_seed)
@@ -218,48 +231,52 @@ class RndBonus(Bonus):
             for dense, seed in zip(((), self._predictor_layers), seeds)
         )
         self.target.trainable = False
-        self._optimizer._create_all_weights(self.predictor.trainable_variables)  # For checkpoints.
+        self.optimizer._create_all_weights(self.predictor.trainable_variables)  # For checkpoints.
 
-    def __call__(self, experience):
-        """See Bonus."""
+    def __call__(self, experience: types.Experience) -> tuple[tf.Tensor, tf.Tensor, tuple]:
         frames = experience.frames
-        chunks.for_slices(
+        chunks.for_each_chunk(
             lambda start, end: self.frame_moments.update(frames[start:end]),
             tf.shape(frames)[0],
-            _FRAMES_PER_PASS,
+            _FRAMES_PER_CHUNK,
         )
         errors = self.errors(frames)
-        state, next_state = tf.gather(errors, experience.here), tf.gather(errors, experience.next)
+        state, next_state = (
+            tf.gather(errors, experience.obs_rows),
+            tf.gather(errors, experience.next_obs_rows),
+        )
         reward_bonus = state if self._reward_state == 'state' else next_state
         next_mean = chunks.mean_of_rows(next_state[:, None], experience.discounts > 0)
         means = tf.reduce_mean(reward_bonus), next_mean
         sums = reward_bonus
-        if self.needs_order:
-            goes_on = tf.concat([[False], experience.here[1:] == experience.next[:-1]], axis=0)
-            kept = self._discount * tf.cast(goes_on, tf.float32)
+        if self.needs_whole_episodes:
+            continues = experience.obs_rows[1:] == experience.next_obs_rows[:-1]  # An episode.
+            continues = tf.concat([[False], continues], axis=0)
+            kept = self._discount * tf.cast(continues, tf.float32)
             sums = tf.scan(
                 lambda sum_, row: row[0] * sum_ + row[1], (kept, reward_bonus), initializer=0.0
             )
         self.bonus_std.update(sums)
         next_bonus = tf.zeros_like(experience.next_q[:, 0]) + next_state[:, None]
         with tf.control_dependencies([errors]):
-            chunks.for_slices(
-                lambda start, end: self._learn(frames[start:end]),
+            chunks.for_each_chunk(
+                lambda start, end: self.learn(frames[start:end]),
                 tf.shape(frames)[0],
                 self._batch_size,
             )
         return self.bonus_std.normalize(reward_bonus), self.bonus_std.normalize(next_bonus), means
 
-    def errors(self, frames):
-        """[n, *frame] -> [n]: how far the predictor is from the random network."""
-        return chunks.in_passes(
+    def errors(self, frames: tf.Tensor) -> tf.Tensor:
+        """The predictor's mean squared error: [n, *frame] -> [n]."""
+        return chunks.map_chunks(
             lambda start, end: self._errors(frames[start:end]),
             tf.shape(frames)[0],
-            _FRAMES_PER_PASS,
+            _FRAMES_PER_CHUNK,
             tf.TensorSpec([None], tf.float32),
         )
 
-    def _learn(self, frames):
+    def learn(self, frames: tf.Tensor) -> None:
+        """One step of the predictor on a share of the frames [n, *frame]."""
         variables = self.predictor.trainable_variables
         chosen = self._generator.uniform(tf.shape(frames)[:1]) < self._update_proportion
         with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -267,7 +284,7 @@ class RndBonus(Bonus):
             errors = tf.where(chosen, self._errors(frames), 0)
             count = tf.reduce_sum(tf.cast(chosen, tf.float32))
             loss = tf.reduce_sum(errors) / tf.maximum(count, 1)
-        self._optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
+        self.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
 
     def _errors(self, frames):
         frames = tf.cast(frames, tf.float32) - tf.cast(self.frame_moments.mean, tf.float32)
@@ -278,7 +295,7 @@ class RndBonus(Bonus):
 
 
 def _rnd_network(frame_shape, conv_layers, dense_layers, seed):
-    """Convolutions with leaky ReLU, then dense layers with ReLU but for the last, linear one."""
+    """Convolutions with leaky ReLU, then dense ReLU layers and a linear last one."""
     seeds = iter(split_seed(seed, len(conv_layers) + len(dense_layers)))
 
     def options(activation):
@@ -288,8 +305,8 @@ def _rnd_network(frame_shape, conv_layers, dense_layers, seed):
     layers = [tf.keras.layers.Input(frame_shape)]
     if conv_layers and len(frame_shape) not in (2, 3):
         raise ValueError(
-            f'RndBonus.conv_layers are for images, not for frames of shape {tuple(frame_shape)}: '
-            'bind () to have dense layers only'
+            f'RndBonus.conv_layers need images, got frames of shape {tuple(frame_shape)}: bind () '
+            'to have dense layers only'
         )
     if conv_layers and len(frame_shape) == 2:
         layers.append(tf.keras.layers.Reshape((*frame_shape, 1)))
@@ -304,6 +321,6 @@ def _rnd_network(frame_shape, conv_layers, dense_layers, seed):
     try:
         return tf.keras.Sequential(layers)
     except ValueError as error:
-        raise networks.does_not_fit(
+        raise networks.shape_error(
             'RndBonus', frame_shape, error, 'RndBonus.conv_layers'
         ) from error

@@ -139,7 +139,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 continue
             for name in arguments.preferences:
                 try:
-                    policy = agent.policy.by(getattr(acting, f'{name}_preferences'))
+                    policy = agent.policy.with_preferences(getattr(acting, f'{name}_preferences'))
                 except ValueError as error:
                     cli.print_error(f'{folder}: {error}')
                     failed += 1

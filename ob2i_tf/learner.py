@@ -1,7 +1,7 @@
-"""One compiled gradient step, and the target network."""
+"""The learner: one compiled gradient step, and the target network."""
 
 from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import gin
 import numpy as np
@@ -14,13 +14,13 @@ from ob2i_tf.tracing import Compiled, check_traced
 
 
 @gin.configurable
-def squared_error(targets, q_values):
+def squared_error(targets: tf.Tensor, q_values: tf.Tensor) -> tf.Tensor:
     """(target - Q)^2, elementwise (paper, Algorithm 2)."""
     return tf.square(targets - q_values)
 
 
 @gin.configurable
-def huber(targets, q_values):
+def huber(targets: tf.Tensor, q_values: tf.Tensor) -> tf.Tensor:
     """Huber's loss with delta 1, elementwise (the released code)."""
     difference = targets - q_values
     size = tf.abs(difference)
@@ -36,28 +36,29 @@ class QLearner(tf.Module):
     count, and a head that a mask leaves out of a row adds 0 to it.
 
     Args:
-      network: the online network, built.
-      target_network: its twin, built.
-      seed: of the noise of noisy networks, drawn anew for each step.
-      xla: whether XLA compiles the step.
-      optimizer: builds the optimizer, see optimizers.py.
+      network: Online network, with its variables.
+      target_network: Target network, with its variables.
+      seed: Seed of the noise of noisy networks, drawn anew for each step.
+      xla: Whether XLA compiles the step.
+      optimizer: Builds the optimizer, see optimizers.py.
       loss: Maps targets and Q-values of the actions, both [B, K], to losses [B, K].
-      loss_scale: factor on the loss; the released code divides it by K.
-      max_gradient_norm: the global norm at which gradients are clipped (paper, table 4), networks
-        that learn apart each on their own; None: never.
-      target_init: 'copy' starts the target network equal to the online one; 'random' leaves it at
-        its own initial weights until the first copy (the released code).
+      loss_scale: Factor on the loss; the released code divides the loss by K.
+      max_gradient_norm: Global norm at which gradients are clipped (paper, table 4), separately for
+        each of the network's `variable_groups`; None: they are not clipped.
+      target_init: 'copy' starts the target network equal to the online one; 'random' keeps its
+        initial weights until the first copy (the released code).
 
     Raises:
-      ValueError: a value that cannot be, with its binding.
+      ValueError: An argument is out of range; the message names the binding.
+      ConfigError: The loss cannot be traced.
     """
 
     def __init__(
         self,
-        network,
-        target_network,
-        seed=0,
-        xla=False,
+        network: Any,
+        target_network: Any,
+        seed: int = 0,
+        xla: bool = False,
         optimizer: Callable = optimizers.adam,
         loss: Callable = squared_error,
         loss_scale: Annotated[float, Above(0)] = 1.0,
@@ -81,23 +82,24 @@ class QLearner(tf.Module):
         self._loss_scale = loss_scale
         self._max_norm = max_gradient_norm
         self._xla = xla
-        self._compiled_step = None
+        self._compiled_step: Compiled | None = None
         self._optimizer._create_all_weights(network.trainable_variables)  # For checkpoints.
         if target_init == 'copy':
             self.update_target()
 
     @property
-    def learner_steps(self):
+    def learner_steps(self) -> int:
+        """Number of gradient steps taken."""
         return int(self._optimizer.iterations)
 
-    def step(self, batch: types.Batch):
+    def step(self, batch: types.Batch) -> tuple[dict[str, float], np.ndarray]:
         """One gradient step on `batch`.
 
         Returns:
           {'loss': ..., 'q_mean': ...} as floats; and |target - Q| [B], averaged over heads.
 
         Raises:
-          NotFiniteError: if the loss is NaN or infinite; the weights are then already spoilt.
+          NotFiniteError: The loss is NaN or infinite; the weights are already corrupted.
         """
         *means, errors = self.compiled_step(batch)(*batch[:-1])
         loss, q_mean = map(float, means)
@@ -108,20 +110,21 @@ class QLearner(tf.Module):
             )
         return {'loss': loss, 'q_mean': q_mean}, errors.numpy()
 
-    def compiled_functions(self):
+    def compiled_functions(self) -> list[Callable]:
+        """The tf.functions whose traces a run counts."""
         built = [] if self._compiled_step is None else [self._compiled_step.function]
         return [*built, self.update_target]
 
-    def compiled_step(self, batch):
+    def compiled_step(self, batch: types.Batch) -> Compiled:
         """The step, compiled for batches like this one, with any number of rows."""
         if self._compiled_step is None:
-            # One trace for all sizes: a run that goes on must compute as one that never stopped.
+            # One trace for all sizes, so that a resumed run computes as one that never stopped.
             signature = [tf.TensorSpec((None, *x.shape[1:]), x.dtype) for x in batch[:-1]]
             self._compiled_step = Compiled(self._step, signature, self._xla)
         return self._compiled_step
 
     @tf.function(autograph=False)
-    def update_target(self):
+    def update_target(self) -> None:
         """Copies the online network into the target network."""
         networks.copy_variables(self.network, self.target_network)
 
@@ -141,26 +144,26 @@ class QLearner(tf.Module):
             loss = tf.reduce_sum(weights * losses) / tf.reduce_sum(weights)
             scaled_loss = self._loss_scale * loss
         gradients = []
-        for group, of_group in zip(groups, tape.gradient(scaled_loss, groups)):
-            gradients += zip(_clip_by_global_norm(of_group, self._max_norm), group)
+        for group, group_gradients in zip(groups, tape.gradient(scaled_loss, groups)):
+            gradients += zip(_clip_by_global_norm(group_gradients, self._max_norm), group)
         self._optimizer.apply_gradients(gradients)
         q_mean = tf.reduce_sum(weights * tf.reduce_mean(q_values, axis=1)) / tf.reduce_sum(weights)
         return loss, q_mean, tf.reduce_mean(tf.abs(targets - q_values), axis=1)
 
 
-def check_finite(when, **modules):
+def check_finite(when: str, **modules: tf.Module) -> None:
     """Raises NotFiniteError, naming the variable, unless all variables of the modules are finite.
 
     Args:
-      when: what the error is to say of the moment.
-      **modules: tf.Module by name; a variable of several is named by the first.
+      when: Time of the check, which ends the message.
+      **modules: tf.Module by name; the first names a variable that several share.
     """
-    looked_at = set()
+    checked_ids = set()
     for name, module in modules.items():
         for variable in module.variables:
-            if id(variable) in looked_at:
+            if id(variable) in checked_ids:
                 continue
-            looked_at.add(id(variable))
+            checked_ids.add(id(variable))
             if variable.dtype.is_floating and not tf.reduce_all(tf.math.is_finite(variable)):
                 raise NotFiniteError(f'{name}: {variable.name} holds NaN or infinity {when}')
 

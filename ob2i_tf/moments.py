@@ -1,5 +1,7 @@
 """Running moments of a stream of numbers."""
 
+from typing import Any
+
 import tensorflow as tf
 
 from ob2i_tf.chunks import floating
@@ -13,12 +15,12 @@ class RunningStd(tf.Module):
     parallel form of Welford's recursion, in float64.
 
     Args:
-      prior_count: weight, in values, of a prior with mean 0 and variance 1. 0 gives exactly the
+      prior_count: Weight, in values, of a prior with mean 0 and variance 1. 0 gives exactly the
         moments of the data; the released code has 1e-4.
-      shape: of one value; each of its elements has moments of its own.
+      shape: Shape of one value; each element has separate moments.
     """
 
-    def __init__(self, prior_count=0.0, shape=()):
+    def __init__(self, prior_count: float = 0.0, shape: tuple[int, ...] = ()):
         super().__init__(name='running_std')
         self.count = tf.Variable(prior_count, dtype=tf.float64, trainable=False, name='count')
         self.mean = tf.Variable(
@@ -29,17 +31,17 @@ class RunningStd(tf.Module):
         )
 
     @property
-    def std(self):
-        """Standard deviation, float64; 1 while unknown or 0, so that nothing divides by 0."""
+    def std(self) -> tf.Tensor:
+        """Standard deviation [*shape], float64; 1 while unknown or 0, to avoid division by 0."""
         variance = tf.math.divide_no_nan(self.squares, self.count)
         return tf.where(variance > 0, tf.sqrt(variance), tf.ones_like(variance))
 
-    def update(self, x, weights=None):
-        """Takes in all values of x.
+    def update(self, x: Any, weights: Any = None) -> None:
+        """Adds all values of x to the moments.
 
         Args:
           x: [..., *shape].
-          weights: [...], how often each value counts; None: once.
+          weights: [...], how often each value counts; None: once each.
         """
         x = tf.reshape(tf.cast(x, tf.float64), (-1, *self.mean.shape))
         weights = tf.ones(tf.shape(x)[:1], tf.float64) if weights is None else weights
@@ -54,7 +56,7 @@ class RunningStd(tf.Module):
         self.mean.assign_add(delta * share)
         self.count.assign(total)
 
-    def normalize(self, x):
+    def normalize(self, x: Any) -> tf.Tensor:
         """x / running standard deviation, in the type of x (float32 for integers)."""
         x = floating(x)
         return x / tf.cast(self.std, x.dtype)

@@ -1,12 +1,12 @@
-"""The Q-network: a convolutional trunk and K heads, each with a hidden layer of its own.
+"""The Q-network: a convolutional trunk and K heads, each with a separate hidden layer.
 
 D is the number of trunk features, H of hidden units of a head, K of heads, A of actions.
 """
 
 import functools
 import inspect
-from collections.abc import Sequence
-from typing import Annotated, Literal
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal
 
 import gin
 import numpy as np
@@ -16,14 +16,14 @@ from ob2i_tf.parameters import Above, AtLeast, checked
 from ob2i_tf.seeds import split_draws, split_seed
 
 _Count = Annotated[int, AtLeast(1)]
-ConvLayers = Sequence[tuple[_Count, _Count, _Count]]  # Filters, kernel size, stride of each.
+ConvLayers = Sequence[tuple[_Count, _Count, _Count]]  # Filters, kernel size and stride of each.
 
 
-def factorised_noise(shape, seed):
+def factorised_noise(shape: tuple[int, ...], seed: Any) -> tuple[tf.Tensor, tf.Tensor]:
     """f(e_out) f(e_in)^T with f(x) = sign(x) sqrt|x| (Fortunato et al. 2018, eq. 10 and 11).
 
     Args:
-      shape: (K, units, D) of the kernels of K heads; each head draws its own.
+      shape: (K, units, D), the shape of the kernels of K heads, which draw separately.
       seed: [2] int.
 
     Returns:
@@ -36,8 +36,8 @@ def factorised_noise(shape, seed):
     return rows * columns, rows
 
 
-def independent_noise(shape, seed):
-    """A normal draw for each weight; arguments and results as of `factorised_noise`."""
+def independent_noise(shape: tuple[int, ...], seed: Any) -> tuple[tf.Tensor, tf.Tensor]:
+    """A normal draw for each weight; arguments and results like `factorised_noise`."""
     heads, units, fan_in = shape
     draws = tf.random.stateless_normal((heads, units, fan_in + 1), seed)
     return draws[..., :-1], draws[..., -1:]
@@ -46,18 +46,26 @@ def independent_noise(shape, seed):
 class HeadLayer(tf.keras.layers.Layer):
     """The kernels [K, units, D] and biases [K, units, 1] of one linear layer in each of K heads.
 
-    Without noise kernels are Glorot-uniform and biases 0. With noise each weight is mu + sigma e
-    (Fortunato et al. 2018, eq. 9), mu uniform in +-1/sqrt(D) and sigma 0.5/sqrt(D) for 'factorised'
-    noise, +-sqrt(3/D) and 0.017 for 'independent' (their section 3.2).
+    Without noise, kernels are Glorot-uniform and biases 0. With noise, each weight is mu + sigma e
+    (Fortunato et al. 2018, eq. 9). Initially, mu is uniform in +-1/sqrt(D) and sigma 0.5/sqrt(D)
+    for 'factorised' noise; +-sqrt(3/D) and 0.017 for 'independent' noise (their section 3.2).
     """
 
-    def __init__(self, num_heads, units, noise, trainable, seed, name):
+    def __init__(
+        self,
+        num_heads: int,
+        units: int,
+        noise: str | None,
+        trainable: bool,
+        seed: int,
+        name: str,
+    ):
         super().__init__(name=name, trainable=trainable)
         self._shape = (num_heads, units)
         self._noise = noise
         self._seed = seed
 
-    def build(self, input_shape):
+    def build(self, input_shape: Any) -> None:
         fan_in = int(input_shape[-1])
         num_heads, units = self._shape
         kernel, bias = (num_heads, units, fan_in), (num_heads, units, 1)
@@ -80,10 +88,10 @@ class HeadLayer(tf.keras.layers.Layer):
             )
             self.bias_sigma = self.add_weight(f'{self.name}_bias_sigma', bias, initializer=constant)
 
-    def weights_of(self, head, seed):
-        """Kernels and biases of all heads (head None) or one; with noise drawn by `seed` if any."""
+    def head_weights(self, head: Any, seed: Any) -> tuple[tf.Tensor, tf.Tensor]:
+        """Kernels and biases of one head, or of all (head None); with noise if `seed` is given."""
 
-        def at_head(x):  # A slice of all would cost its gradient a copy.
+        def at_head(x):  # Slicing out all heads would cost the gradient a copy.
             return x if head is None else x[head : head + 1]
 
         kernel, bias = at_head(self.kernel), at_head(self.bias)
@@ -100,16 +108,24 @@ class HeadLayer(tf.keras.layers.Layer):
 class Heads(tf.keras.layers.Layer):
     """K heads of one ReLU layer and one linear layer, computed as one product.
 
-    Features are multiplied from the right of the hidden kernels, `kernel @ features^T`, with the
-    kernels of all heads below one another. That way all heads are one wide product, one head is a
+    Hidden kernels are multiplied by the features from the right, `kernel @ features^T`, with the
+    kernels of all heads stacked vertically. All heads are then one wide product, one head is a
     contiguous slice that is read without touching the others, and no gradient multiplies by a large
-    transposed array (measured at D = 3136, K H = 5120, batch 32, on 2 CPU cores: 14 ms against 61
-    ms for the gradient of the features in the usual [D, K H] layout, and 0.7 against 2 ms for one
-    head). The hidden product is computed in `precision`, the small last one in float32.
+    transposed array. Compared with the usual [D, K H] layout (D = 3136, K H = 5120, batch 32, 2 CPU
+    cores), the gradient of the features takes 14 instead of 61 ms, and one head 0.7 instead of 2
+    ms. The hidden product is computed in `precision`, the small last one in float32.
     """
 
     def __init__(
-        self, num_outputs, num_heads, hidden_units, noise, train_output, precision, seed, name
+        self,
+        num_outputs: int,
+        num_heads: int,
+        hidden_units: int,
+        noise: str | None,
+        train_output: bool,
+        precision: str,
+        seed: int,
+        name: str,
     ):
         super().__init__(name=name)
         self.hidden_units = hidden_units
@@ -120,23 +136,23 @@ class Heads(tf.keras.layers.Layer):
             num_heads, num_outputs, noise, train_output, seeds[1], 'output'
         )
 
-    def build(self, input_shape):
+    def build(self, input_shape: Any) -> None:
         self.hidden_layer.build(input_shape)
         self.output_layer.build((None, self.hidden_units))
 
-    def call(self, features, head=None, seed=None):
-        """[B, D] -> [B, K, A], or [B, 1, A] of a single head at the price of one."""
+    def call(self, features: tf.Tensor, head: Any = None, seed: Any = None) -> tf.Tensor:
+        """[B, D] -> [B, K, A]; with `head`, only that head is computed: [B, 1, A]."""
         hidden_seed, output_seed = split_draws(seed)
         hidden = self._hidden(features, head, hidden_seed)
-        kernel, bias = self.output_layer.weights_of(head, output_seed)
+        kernel, bias = self.output_layer.head_weights(head, output_seed)
         return tf.transpose(tf.matmul(kernel, hidden) + bias, (2, 0, 1))
 
-    def hidden(self, features):
+    def hidden(self, features: tf.Tensor) -> tf.Tensor:
         """The ReLU units, [B, D] -> [B, K, H]."""
         return tf.transpose(self._hidden(features, None, None), (2, 0, 1))
 
     def _hidden(self, features, head, seed):
-        kernel, bias = self.hidden_layer.weights_of(head, seed)
+        kernel, bias = self.hidden_layer.head_weights(head, seed)
         kernel = tf.cast(tf.reshape(kernel, (-1, features.shape[-1])), self._precision)
         features = tf.cast(features, self._precision)
         hidden = tf.cast(tf.matmul(kernel, features, transpose_b=True), tf.float32)
@@ -149,32 +165,32 @@ class Heads(tf.keras.layers.Layer):
 class MultiHeadQNetwork(tf.keras.Model):
     """K bootstrapped Q-functions over one trunk (Osband et al. 2016; paper, table 4).
 
-    `network(observations, seed, head)` maps [B, *stack] to [B, K, A] float32, or to [B, 1, A] of
-    one head alone if `head`, a scalar int, is given. uint8 observations are scaled to [0, 1].
-    Weights are Glorot-uniform, by the fans of a single layer of a single head, biases 0. `seed`,
-    [2] int, draws the noise of noisy heads; without it they act by their means.
+    `network(observations, seed, head)` maps [B, *stack] to [B, K, A] float32; if `head`, a scalar
+    int, is given, to [B, 1, A] of that head alone. uint8 observations are scaled to [0, 1]. Weights
+    are Glorot-uniform, by the fans of one layer of one head, and biases 0. `seed`, [2] int, draws
+    the noise of noisy heads; without it they act by their means.
 
     Args:
       num_actions: A.
       num_heads: K.
       hidden_units: ReLU units of each head.
-      conv_layers: (filters, kernel size, stride) of each convolution of the trunk; none: the
-        observation itself, flattened.
+      conv_layers: (filters, kernel size, stride) of each convolution of the trunk; empty: the
+        flattened observation itself.
       conv_padding: 'valid' (Mnih et al. 2015; 3136 features) or 'same' (the released code; 7744).
-      trunk_gradient_scale: factor on the gradient that the heads send into the trunk; None: 1/K
+      trunk_gradient_scale: Factor on the gradient that the heads send into the trunk; None: 1/K
         (paper, table 4, "normalize by 1/K for each head by following bootstrapped DQN").
-      dueling: each head is a value and its advantages, Q = V + A - mean A, with a hidden layer each
-        (Wang et al. 2016, eq. 9).
-      noise: None, or 'factorised' or 'independent': noisy layers in the heads, see HeadLayer.
-      prior_scale: s > 0 adds s p_k to head k, p a network of the same shape that is never trained
-        (Osband et al. 2018); the released code has 3 for it.
-      value_scale: factor on the values, the prior's apart: weights of the usual size, and steps of
-        the usual size, then stand for values of this size. The maze's are in the hundreds.
-      train_output: whether gradients reach the last layer; without, it is for a posterior to set.
-      precision: 'float32', or 'bfloat16' for the convolutions and the heads' hidden product, made
-        for GPUs; weights, the last layer, the values and all that follows stay float32.
-      seed: of the initial weights.
-      prior_seed: of those of the prior; the same for the online and the target network.
+      dueling: Whether each head is a value and its advantages, Q = V + A - mean A, with a hidden
+        layer each (Wang et al. 2016, eq. 9).
+      noise: Noise of the heads' layers, 'factorised' or 'independent', see HeadLayer; None: none.
+      prior_scale: s > 0 adds s p_k to head k, where p is a network of the same shape that is never
+        trained (Osband et al. 2018). The released code has 3, but disables it.
+      value_scale: Factor on the values without the prior's. Weights and steps of the usual size
+        then stand for values of this size; the maze's are in the hundreds.
+      train_output: Whether gradients reach the last layer; if not, a posterior sets it.
+      precision: 'float32', or 'bfloat16' for the convolutions and the heads' hidden product, meant
+        for GPUs; weights, the last layer, the values and all later results stay float32.
+      seed: Seed of the initial weights.
+      prior_seed: Seed of the prior's weights; the same for the online and the target network.
     """
 
     def __init__(
@@ -243,7 +259,7 @@ class MultiHeadQNetwork(tf.keras.Model):
             )
             self.prior.trainable = False
 
-    def call(self, observations, seed=None, head=None):
+    def call(self, observations: Any, seed: Any = None, head: Any = None) -> tf.Tensor:
         features = self.features(observations)
         advantage_seed, value_seed = split_draws(seed)
         q_values = self.heads(features, head, advantage_seed)
@@ -256,7 +272,7 @@ class MultiHeadQNetwork(tf.keras.Model):
             q_values += self.prior_scale * tf.stop_gradient(self.prior(observations, head=head))
         return q_values
 
-    def features(self, observations):
+    def features(self, observations: Any) -> tf.Tensor:
         """The trunk: [B, *stack] -> [B, D]."""
         observations = tf.convert_to_tensor(observations)
         features = tf.cast(observations, tf.float32)
@@ -271,59 +287,63 @@ class MultiHeadQNetwork(tf.keras.Model):
         return _scale_gradient(features, self.trunk_gradient_scale)
 
     @property
-    def trunk_features(self):
-        """D."""
+    def trunk_features(self) -> int:
+        """Number of features of the trunk, D."""
         return self.heads.hidden_layer.kernel.shape[-1]
 
-    def hidden(self, observations):
-        """The units that the last layer sees, of the advantages if dueling: -> [B, K, H]."""
+    def hidden(self, observations: Any) -> tf.Tensor:
+        """Inputs of the last layer, the advantages' if dueling: [B, *stack] -> [B, K, H]."""
         return self.heads.hidden(self.features(observations))
 
-    def following(self, observations, heads, seed=None):
-        """The values of the heads that are followed, at the least cost.
+    def followed_head(
+        self, observations: Any, heads: Any, seed: Any = None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """The values of the followed heads, at the least cost.
 
         Args:
           observations: [B, *stack].
           heads: [B] int32, the head of each observation.
-          seed: see above.
+          seed: See above.
 
         Returns:
-          q_values and heads such that q_values[b, heads[b]] belongs to the head asked for: one
-          head alone for a single observation, all of them for several.
+          q_values and heads such that q_values[b, heads[b]] belongs to the followed head; for a
+          single observation q_values holds that head alone, for several all heads.
         """
         if observations.shape[0] == 1:
             return self(observations, seed, heads[0]), tf.zeros_like(heads)
         return self(observations, seed), heads
 
     @property
-    def variable_groups(self):
-        """Lists of the variables that learn apart from one another: here one."""
+    def variable_groups(self) -> list[list[tf.Variable]]:
+        """Lists of variables that are trained separately, each with its own gradient norm."""
         return [self.trainable_variables]
 
 
 @gin.configurable(denylist=['seed', 'prior_seed'])
 @checked
 class IndependentQNetworks(tf.keras.Model):
-    """Networks that share nothing, side by side; to others it is one MultiHeadQNetwork.
+    """Several networks that share nothing, with the interface of a single MultiHeadQNetwork.
 
-    Its heads are those of the first network, then those of the second, and so on.
+    The heads are those of the first network, then those of the second, and so on.
 
     Args:
       num_actions: A.
-      num_networks: how many; each is a MultiHeadQNetwork as configured.
-      seed, prior_seed: split among them.
+      num_networks: Number of networks.
+      network: Builds each of them: network(num_actions, seed=, prior_seed=).
+      seed, prior_seed: Seeds, split among the networks.
     """
 
     def __init__(
         self,
         num_actions: int,
         num_networks: _Count = gin.REQUIRED,
+        network: Callable = MultiHeadQNetwork,
         seed: int = 0,
         prior_seed: int = 0,
     ):
         super().__init__(name='q_networks')
         self.networks = [
-            MultiHeadQNetwork(num_actions, seed=seed, prior_seed=prior_seed)
+            network(num_actions, seed=seed, prior_seed=prior_seed)
             for seed, prior_seed in zip(
                 split_seed(seed, num_networks), split_seed(prior_seed, num_networks)
             )
@@ -332,14 +352,16 @@ class IndependentQNetworks(tf.keras.Model):
         self.num_heads = sum(network.num_heads for network in self.networks)
         self.trains_output = self.networks[0].trains_output
 
-    def call(self, observations, seed=None):
+    def call(self, observations: Any, seed: Any = None) -> tf.Tensor:
         seeds = split_draws(seed, len(self.networks))
         return tf.concat(
             [network(observations, seed) for network, seed in zip(self.networks, seeds)], axis=1
         )
 
-    def following(self, observations, heads, seed=None):
-        """See MultiHeadQNetwork: a single observation goes through one network only."""
+    def followed_head(
+        self, observations: Any, heads: Any, seed: Any = None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Like MultiHeadQNetwork's; a single observation passes through one network only."""
         if observations.shape[0] > 1:
             return self(observations, seed), heads
         each = self.networks[0].num_heads
@@ -349,7 +371,7 @@ class IndependentQNetworks(tf.keras.Model):
         ]
         return tf.switch_case(heads[0] // each, branches), tf.zeros_like(heads)
 
-    def copy_from(self, head):
+    def copy_from(self, head: int) -> None:
         """Makes all networks equal to the one that has this head."""
         source = self.networks[head // self.networks[0].num_heads]
         for network in self.networks:
@@ -357,15 +379,15 @@ class IndependentQNetworks(tf.keras.Model):
                 copy_variables(source, network)
 
     @property
-    def variable_groups(self):
+    def variable_groups(self) -> list[list[tf.Variable]]:
         return [network.trainable_variables for network in self.networks]
 
 
-def build(network, observation_shape, dtype):
+def build(network: Any, observation_shape: Sequence[int], dtype: Any) -> Any:
     """Creates the variables of `network` for stacks of this shape; returns the network.
 
     Raises:
-      ValueError: it cannot take them.
+      ValueError: The network cannot take stacks of this shape.
     """
     try:
         network(tf.zeros((1, *observation_shape), dtype))
@@ -373,34 +395,36 @@ def build(network, observation_shape, dtype):
         part = type(getattr(network, 'networks', [network])[0])
         bindable = 'conv_layers' in inspect.signature(part.__init__).parameters
         layers = f'{part.__name__}.conv_layers' if bindable else ''
-        raise does_not_fit(type(network).__name__, observation_shape, error, layers) from error
+        raise shape_error(type(network).__name__, observation_shape, error, layers) from error
     return network
 
 
 def _reason(error):
-    """What Keras says, without that and where it says so."""
+    """Keras' message, without the line on where it was raised."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     first, *others = lines or [type(error).__name__]
     return others[0] if others and first.startswith('Exception encountered') else first
 
 
-def does_not_fit(name, observation_shape, error, layers=''):
-    """The ValueError of a network that Keras cannot build for what it is to see.
+def shape_error(
+    name: str, observation_shape: Sequence[int], error: Exception, layers: str = ''
+) -> ValueError:
+    """The ValueError for a network that Keras cannot build for a shape of observations.
 
     Args:
       name: Name of the network.
-      observation_shape: Shape that it cannot take.
+      observation_shape: Shape that the network cannot take.
       error: Error of Keras.
-      layers: Binding that decides which shapes fit, if there is one.
+      layers: Binding that decides which shapes fit; '' if there is none.
     """
-    why = f', as its layers, such as {layers}, are bound' if layers else ''
+    why = f' with its layers as bound, such as {layers}' if layers else ''
     return ValueError(
         f'{name} cannot take observations of shape {tuple(observation_shape)}{why}: '
         f'{_reason(error)}'
     )
 
 
-def copy_variables(source, destination):
+def copy_variables(source: Any, destination: Any) -> None:
     """Makes `destination` equal to `source`, variable by variable."""
     for from_variable, to_variable in zip(source.variables, destination.variables):
         to_variable.assign(from_variable)

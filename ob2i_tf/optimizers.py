@@ -1,4 +1,4 @@
-"""The optimizers, built with the numbers that gin binds."""
+"""Factories of optimizers; gin binds their parameters."""
 
 import math
 from typing import Annotated
@@ -19,8 +19,8 @@ def adam(
     beta_1: _Decay = 0.9,
     beta_2: _Decay = 0.999,
     epsilon: _Finite = 1e-7,
-):
-    """Adam, bias-corrected, epsilon added to the root of the uncorrected second moment.
+) -> tf.keras.optimizers.legacy.Adam:
+    """Adam, bias-corrected, with epsilon added to the root of the uncorrected second moment.
 
     The defaults are the paper's (tables 3 and 4). One fused op per variable.
     """
@@ -35,13 +35,13 @@ def rmsprop(
     momentum: _Decay = 0.0,
     epsilon: _Finite = 0.01,
     centered: bool = True,
-):
+) -> tf.keras.optimizers.legacy.RMSprop:
     """RMSProp with step = learning_rate g / sqrt(E[g^2] - E[g]^2 + epsilon) (Mnih et al. 2015).
 
     Without `centered`, E[g] is left out.
     """
-    # A momentum of 0 would be left to another formula of Keras, sqrt(E[g^2] - E[g]^2) + epsilon,
-    # which is NaN where rounding makes the difference negative; a function selects the fused op.
+    # For a momentum of 0 Keras uses another formula, sqrt(E[g^2] - E[g]^2) + epsilon, which is NaN
+    # where rounding makes the difference negative; passing a function selects the fused op.
     return tf.keras.optimizers.legacy.RMSprop(
         learning_rate, decay, lambda: momentum, epsilon, centered
     )

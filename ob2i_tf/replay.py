@@ -1,9 +1,9 @@
 """Complete episodes in memory, in TF-Agents' episodic table; only this module imports tf_agents.
 
-The table is the store of record. A row of it is one episode, in two slots: its frames, each stored
-once ([history + T, *frame], context first), and its steps ([T], see STEP). A slot is a list of one
-element, the whole array: so adding is one copy, reading is an alias, and a stack is a slice. Asking
-the table takes 0.1 ms, so the arrays that it returned are cached as views.
+The table is the store of record. A row is one episode, in two slots: its frames, each stored once
+([history + T, *frame], context first), and its steps ([T], see STEP). A slot is a list of one
+element, the entire array, so adding is one copy, reading is an alias, and a stack is a slice. A
+query of the table takes 0.1 ms, so the arrays that it returned are cached as views.
 """
 
 import bisect
@@ -12,7 +12,8 @@ import io
 import math
 import mmap
 import warnings
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import gin
 import numpy as np
@@ -20,6 +21,7 @@ import tensorflow as tf
 from absl import logging
 
 from ob2i_tf.errors import UserError
+from ob2i_tf.frames import stack_windows
 from ob2i_tf.parameters import AtLeast, checked
 from ob2i_tf.training import system
 from ob2i_tf.types import Episode, Transitions
@@ -29,30 +31,18 @@ with contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():
     from tf_agents.replay_buffers import episodic_table
 
 _Count = Annotated[int, AtLeast(1)]
-STEP = np.dtype([('action', '<i4'), ('reward', '<f4'), ('discount', '<f4')])
+_FIELDS = ('action', 'reward', 'discount')
+STEP = np.dtype(list(zip(_FIELDS, ('<i4', '<f4', '<f4'))))
 
 _OWN_PAGES_BYTES = 2**16
 
 
 class EmptyReplayError(RuntimeError):
-    """There is nothing to sample yet; learning has to be postponed."""
+    """Replay holds nothing to sample yet, so learning must be postponed."""
 
 
 class EpisodeTooLongError(UserError, ValueError):
-    """An episode that does not fit into replay."""
-
-
-def stack(frames, places, history):
-    """[n, *stack]: row i holds the frames places[i] .. places[i] + history - 1."""
-    if history == 1:
-        return frames[places]
-    return np.stack([frames[places + i] for i in range(history)], axis=-1)
-
-
-def _stacks(windows):
-    """n windows [history, *frame] -> [n, *stack]."""
-    frames = np.stack(windows, axis=1)
-    return frames[0] if len(frames) == 1 else np.stack(frames, axis=-1)
+    """An episode does not fit into replay."""
 
 
 @gin.configurable(denylist=['history', 'seed', 'observation_dtype'])
@@ -60,27 +50,28 @@ def _stacks(windows):
 class EpisodeReplay:
     """The newest complete episodes, up to a number of transitions. Not thread-safe.
 
-    Memory is taken as episodes come; whether the machine has it is checked at construction.
+    Memory is allocated as episodes arrive; the constructor checks that the machine has enough.
 
     Episodes have indices 0 .. num_episodes - 1, oldest first, and transitions have ids, their
-    numbers in order of arrival. A subclass draws episodes by another rule if it overrides
-    `draw_episode`. It learns what happens to them if it extends `append` and `drop_oldest`, one
-    call per episode that comes or leaves, and `learned`; `state` and `set_state` keep in
-    checkpoints what it knows beyond the episodes and `rng`.
+    numbers in order of arrival. A subclass that draws episodes by another rule overrides
+    `draw_episode`. It follows the contents by extending `append` and `drop_oldest`, one call per
+    episode that arrives or leaves, and `learned`; with `state` and `set_state` it keeps data in
+    checkpoints beyond the episodes and `rng`.
 
     Args:
       observation_shape: Shape of a single frame.
-      capacity_transitions: The oldest episodes leave so that no more transitions are stored.
-      capacity_episodes: The same for a number of episodes; None: any number.
+      capacity_transitions: Largest number of transitions; the oldest episodes leave first.
+      capacity_episodes: Largest number of episodes; None: any number.
       history: Frames in a stack.
       seed: int or np.random.SeedSequence.
       observation_dtype: Type of the frames, integer or floating.
-      exclude_oldest_episodes: So many are never drawn by `sample_episode`; the released code has 5.
+      exclude_oldest_episodes: Number of episodes that `sample_episode` never draws; the released
+        code has 5.
       exclude_newest_episodes: Likewise; the released code has 3.
 
     Attributes:
-      observation_shape, observation_dtype, history, capacity_transitions: As given.
-      rng: numpy Generator of all draws.
+      observation_shape, observation_dtype, history, capacity_transitions: See Args.
+      rng: NumPy generator of all draws.
 
     Raises:
       ValueError: An argument is out of range, or the capacity exceeds the machine's memory.
@@ -88,11 +79,11 @@ class EpisodeReplay:
 
     def __init__(
         self,
-        observation_shape,
+        observation_shape: Sequence[int],
         capacity_transitions: _Count = gin.REQUIRED,
         history: _Count = 1,
         seed=0,
-        observation_dtype=np.uint8,
+        observation_dtype: Any = np.uint8,
         capacity_episodes: _Count | None = None,
         exclude_oldest_episodes: Annotated[int, AtLeast(0)] = 0,
         exclude_newest_episodes: Annotated[int, AtLeast(0)] = 0,
@@ -111,46 +102,46 @@ class EpisodeReplay:
         if self._capacity_episodes <= sum(self._excluded):
             raise ValueError(
                 f'EpisodeReplay.capacity_episodes = {capacity_episodes} leaves no episode to draw '
-                f'beside exclude_oldest_episodes + exclude_newest_episodes = {sum(self._excluded)}'
+                f'besides exclude_oldest_episodes + exclude_newest_episodes = {sum(self._excluded)}'
             )
         self.rng = np.random.default_rng(seed)
         self._check_budget()
 
         self._specs = (
             tf.TensorSpec((None, *self.observation_shape), self.observation_dtype, 'frames'),
-            tf.TensorSpec((None, len(STEP)), tf.int32, 'steps'),
+            tf.TensorSpec((None, len(_FIELDS)), tf.int32, 'steps'),
         )
         with tf.device('CPU:0'):
             self._table = episodic_table.EpisodicTable(self._specs, self.capacity_transitions)
             self._element_shapes = [
                 tf.constant([-1, *spec.shape[1:]], tf.int32) for spec in self._specs
             ]
-        self._rows = []  # Of the table; one for each stored episode, oldest first.
-        self._views = {}  # Row -> what the table has in it.
-        self._free_rows = []
+        self._rows: list[int] = []  # The table's row of each stored episode, oldest first.
+        self._views: dict[int, tuple[np.ndarray, np.ndarray]] = {}  # By row, see `_read`.
+        self._free_rows: list[int] = []
         self._bounds = [0]  # Episode i is the transitions _bounds[i] .. _bounds[i + 1] - 1, by id.
         self._first_episode = 0
 
     @property
-    def num_transitions(self):
+    def num_transitions(self) -> int:
         return self._bounds[-1] - self._bounds[0]
 
     @property
-    def num_episodes(self):
+    def num_episodes(self) -> int:
         return len(self._rows)
 
     @property
-    def first_episode(self):
+    def first_episode(self) -> int:
         """Number of the oldest stored episode in order of arrival; if none, of the next one."""
         return self._first_episode
 
     @property
-    def first_transition(self):
+    def first_transition(self) -> int:
         """Id of the oldest stored transition; if none, of the next one."""
         return self._bounds[0]
 
     @property
-    def can_sample(self):
+    def can_sample(self) -> bool:
         """Whether `sample_episode` has an episode to draw."""
         return bool(self._candidates)
 
@@ -159,12 +150,12 @@ class EpisodeReplay:
         oldest, newest = self._excluded
         return range(oldest, self.num_episodes - newest)
 
-    def add_episode(self, episode):
+    def add_episode(self, episode: Episode) -> None:
         """Copies a complete episode, and drops the oldest ones that no longer fit.
 
         Raises:
-          ValueError: the episode is not well formed.
-          EpisodeTooLongError: it is longer than the capacity.
+          ValueError: The episode is malformed.
+          EpisodeTooLongError: The episode is longer than the capacity.
         """
         observations = np.asarray(episode.observations)
         length = len(observations) - 1 if observations.ndim else 0
@@ -199,16 +190,20 @@ class EpisodeReplay:
         frames[self.history - 1 :] = observations
         self.append(frames, steps)
 
-    def sample_episode(self):
-        """An Episode, as `draw_episode` says; its context is filled, its frames are read-only.
+    def sample_episode(self) -> Episode:
+        """An Episode, chosen by `draw_episode`; its context is set, its frames are read-only.
 
         Raises:
           EmptyReplayError: `can_sample` is False.
         """
         return self.sample_episodes(1)[0]
 
-    def sample_episodes(self, num_transitions):
-        """Episodes, each drawn like `sample_episode`, until they have so many transitions."""
+    def sample_episodes(self, num_transitions: int) -> list[Episode]:
+        """Episodes with at least `num_transitions` in total, drawn one by one as `sample_episode`.
+
+        Raises:
+          EmptyReplayError: `can_sample` is False.
+        """
         candidates = self._candidates
         if not candidates:
             oldest, newest = self._excluded
@@ -227,13 +222,13 @@ class EpisodeReplay:
             for index, (frames, steps) in zip(indices, self._read(indices))
         ]
 
-    def sample_transitions(self, n, n_steps=1):
-        """Transitions, n of them, uniformly over transitions, with replacement.
+    def sample_transitions(self, n: int, n_steps: int = 1) -> Transitions:
+        """Transitions drawn uniformly with replacement.
 
         Args:
-          n: Their number.
-          n_steps: Each goes over so many steps, or fewer where its episode ends; its reward is the
-            discounted sum of theirs, its discount the product.
+          n: Number of transitions.
+          n_steps: Steps per transition, fewer where its episode ends. Its reward is the discounted
+            sum of their rewards, its discount the product of their discounts.
 
         Raises:
           EmptyReplayError: no complete episode is stored.
@@ -250,23 +245,23 @@ class EpisodeReplay:
             columns[row] = (steps['action'][0], *_discounted(steps))
             windows.append(frames[t : t + self.history])
             next_windows.append(frames[t + len(steps) :][: self.history])
-        return Transitions(_stacks(windows), *_columns(columns), _stacks(next_windows), ids)
+        return Transitions(
+            stack_windows(windows), *_columns(columns), stack_windows(next_windows), ids
+        )
 
-    # For subclasses.
-
-    def draw_episode(self, candidates):
+    def draw_episode(self, candidates: range) -> int:
         """Index of the episode to sample next, drawn by `rng`; here uniformly.
 
         Args:
-          candidates: range of indices, all but the excluded oldest and newest ones; never empty.
+          candidates: Indices except those of the excluded oldest and newest episodes; never empty.
         """
         return self.rng.integers(candidates.start, candidates.stop)
 
-    def append(self, frames, steps):
+    def append(self, frames: np.ndarray, steps: np.ndarray) -> None:
         """Stores an episode as the newest one; called when one is added or loaded.
 
         Args:
-          frames: From `new_frames`, filled; they belong to the replay from now.
+          frames: [history + T, *frame] from `new_frames`, filled; replay owns them from now on.
           steps: [T] STEP.
         """
         row = self._free_rows.pop() if self._free_rows else self.num_episodes
@@ -275,7 +270,7 @@ class EpisodeReplay:
                 frames = tf.convert_to_tensor(frames)
             else:
                 frames = tf.experimental.dlpack.from_dlpack(frames.__dlpack__())  # No copy.
-            steps = tf.convert_to_tensor(steps.view(np.int32).reshape(-1, len(STEP)))
+            steps = tf.convert_to_tensor(steps.view(np.int32).reshape(-1, len(_FIELDS)))
             lists = [
                 tf.raw_ops.TensorListPushBack(
                     input_handle=tf.raw_ops.EmptyTensorList(
@@ -289,8 +284,8 @@ class EpisodeReplay:
         self._rows.append(row)
         self._bounds.append(self._bounds[-1] + len(steps))
 
-    def drop_oldest(self):
-        """Forgets the oldest episode."""
+    def drop_oldest(self) -> None:
+        """Removes the oldest episode."""
         row = self._rows.pop(0)
         del self._bounds[0]
         self._first_episode += 1
@@ -299,52 +294,50 @@ class EpisodeReplay:
         self._views.pop(row, None)
         self._free_rows.append(row)
 
-    def learned(self, ids, errors):
+    def learned(self, ids: np.ndarray, errors: np.ndarray) -> None:
         """Called after each learner step; does nothing here.
 
         Args:
-          ids: [n] int64, ids of the transitions that were learned from; some may have left.
-          errors: [n] float32, their absolute TD errors, averaged over heads.
+          ids: [n] int64, ids of the transitions learned from; some may have left replay.
+          errors: [n] float32, absolute TD errors, averaged over heads.
         """
 
-    def state(self):
-        """{name: array} of what a checkpoint keeps beyond the episodes and `rng`; here nothing."""
+    def state(self) -> dict[str, np.ndarray]:
+        """{name: array} that a checkpoint keeps beyond the episodes and `rng`; here nothing."""
         return {}
 
-    def set_state(self, arrays):
-        """Takes over what `state` returned, after the same episodes were loaded."""
+    def set_state(self, arrays: dict[str, np.ndarray]) -> None:
+        """Restores the result of `state`, after the same episodes were loaded."""
         del arrays
 
-    # For subclasses and files.
-
-    def episode_length(self, index):
+    def episode_length(self, index: int) -> int:
         """Number of transitions of a stored episode."""
         return self._bounds[index + 1] - self._bounds[index]
 
-    def episode(self, index):
+    def episode(self, index: int) -> tuple[np.ndarray, np.ndarray]:
         """(frames [history + T, *frame], steps [T] STEP) of a stored episode, read-only."""
         return self._read([index])[0]
 
-    def indices_of(self, ids):
-        """[n] int64, indices of the episodes that hold transitions, by their ids [n]; -1: left."""
+    def indices_of(self, ids: np.ndarray) -> np.ndarray:
+        """Indices [n] int64 of the episodes that hold transitions with ids [n]; -1: no longer."""
         return np.array([bisect.bisect_right(self._bounds, i) - 1 for i in ids.tolist()], np.int64)
 
-    def new_frames(self, length):
-        """Uninitialised frames for `append`, of an episode of `length` transitions."""
+    def new_frames(self, length: int) -> np.ndarray:
+        """Uninitialised frames for `append`, for an episode of `length` transitions."""
         shape = (self.history + length, *self.observation_shape)
         size = math.prod(shape) * self.observation_dtype.itemsize
         if size < _OWN_PAGES_BYTES:
             return np.empty(shape, self.observation_dtype)
-        # Pages of its own go back to the system when the episode leaves. From the heap, episodes of
-        # many lengths that come and go take half as much again.
+        # Separate pages return to the system when the episode leaves. On the heap, episodes of many
+        # lengths that arrive and leave take half as much memory again.
         try:
             pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except OSError as error:
             raise MemoryError(f'no {size:,} bytes for an episode: {error.strerror}') from error
         return np.frombuffer(pages, self.observation_dtype).reshape(shape)
 
-    def clear(self, first_episode=0, first_transition=0):
-        """Forgets all episodes; the next one, and its first transition, get these numbers."""
+    def clear(self, first_episode: int = 0, first_transition: int = 0) -> None:
+        """Removes all episodes; the next one, and its first transition, get these numbers."""
         while self.num_episodes:
             self.drop_oldest()
         self._first_episode = first_episode
@@ -434,5 +427,6 @@ def _discounted(steps):
     return total, factor
 
 
-def _columns(steps):
-    return (np.ascontiguousarray(steps[name]) for name in STEP.names)
+def _columns(steps: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    actions, rewards, discounts = (np.ascontiguousarray(steps[name]) for name in _FIELDS)
+    return actions, rewards, discounts

@@ -1,6 +1,6 @@
 """Schedules of epsilon, each a function of the agent steps taken so far.
 
-They are called at every step: only the gin layer checks the ranges of their parameters, and the
+They are called at every step, so only the gin layer checks the ranges of their parameters; the
 agent checks that epsilon is in 0..1.
 """
 

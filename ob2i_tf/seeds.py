@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-# A stream's place is part of every run's random choices: append, never reorder.
+# A stream's position decides the random choices of every run: append, never reorder.
 STREAMS = (
     'network',
     'target_network',
@@ -20,7 +20,7 @@ STREAMS = (
 
 
 def stream(seed: int, name: str, *key: int) -> np.random.SeedSequence:
-    """One stream of the run with this seed.
+    """A random stream of a run.
 
     Args:
       seed: Seed of the run.
@@ -41,12 +41,12 @@ def small_integer(sequence: np.random.SeedSequence) -> int:
 
 
 def split_seed(seed: int, count: int) -> list[int]:
-    """`count` independent integers that fit the int32 of an initializer."""
+    """`count` independent integers that fit the int32 seed of an initializer."""
     return [int(word) >> 1 for word in np.random.SeedSequence(seed).generate_state(count)]
 
 
-def split_draws(seed, count: int = 2) -> list:
-    """`count` independent seeds of stateless random functions; `count` times None from None."""
+def split_draws(seed: tf.Tensor | None, count: int = 2) -> list:
+    """`count` independent seeds for stateless random functions; None gives `count` times None."""
     if seed is None:
         return [None] * count
     return [tf.random.experimental.stateless_fold_in(seed, index) for index in range(count)]

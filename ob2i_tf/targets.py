@@ -1,34 +1,42 @@
 """Regression targets: one-step and backward induction (paper, section 3.2 and Algorithm 2).
 
-Pure functions of arrays. T is the number of transitions of an episode, B of a batch, K the number
-of heads, A the number of actions. They run eagerly and inside `tf.function`, for any T, and in
-float32.
+The place in a transition's path: replay stores it as a part of its Episode; an update (updates.py)
+draws episodes, computes Q~ with the target network and the bonuses B and B~ (bonuses.py), and calls
+one of the two functions below; learner.py then regresses Q^k(s, a) on the results.
+
+Pure functions of arrays, in float32; they run eagerly and inside `tf.function`, for any T. T is the
+number of transitions of an episode, B of a batch, K the number of heads, A the number of actions.
 """
+
+import typing
+from collections.abc import Callable
+from typing import Any, Literal
 
 import tensorflow as tf
 
-GREEDY_READINGS = ('initial', 'updated', 'released')
+GreedyReading = Literal['initial', 'updated', 'released']
+GREEDY_READINGS = typing.get_args(GreedyReading)
 
-_LOWEST = tf.float32.min  # Stands for minus infinity, and stays finite when multiplied by 0.
+_LOWEST = tf.float32.min  # Minus infinity, except that it stays finite when multiplied by 0.
 
 
-def greedy_actions(q_values):
-    """[..., K, A] -> [..., K] int32, the argmax of each head."""
+def greedy_actions(q_values: Any) -> tf.Tensor:
+    """The argmax of each head: [..., K, A] -> [..., K] int32."""
     return tf.argmax(q_values, axis=-1, output_type=tf.int32)
 
 
 def one_step(
-    rewards,
-    discounts,
-    next_q,
+    rewards: Any,
+    discounts: Any,
+    next_q: Any,
     *,
-    reward_bonus=None,
-    next_bonus=None,
-    alpha_1=0.0,
-    alpha_2=0.0,
-    online_next_q=None,
-    next_actions=greedy_actions,
-):
+    reward_bonus: Any = None,
+    next_bonus: Any = None,
+    alpha_1: float = 0.0,
+    alpha_2: float = 0.0,
+    online_next_q: Any = None,
+    next_actions: Callable = greedy_actions,
+) -> tf.Tensor:
     """One-step targets with bonuses, for every head (paper, eq. 4 without its mask).
 
         y[b,k] = r[b] + alpha_1 B[b] + discount[b] (Q~[b,k,a'] + alpha_2 B~[b,a'])
@@ -38,10 +46,10 @@ def one_step(
       rewards: [B].
       discounts: [B], gamma, or 0 after a terminal.
       next_q: [B, K, A], Q~, the target network at the next observations.
-      reward_bonus: [B], B, or None for no bonus.
-      next_bonus: [B, A], B~, or None for no bonus.
-      alpha_1: weight of reward_bonus.
-      alpha_2: weight of next_bonus.
+      reward_bonus: [B], the bonus B; None: no bonus.
+      next_bonus: [B, A], the bonus B~; None: no bonus.
+      alpha_1: Weight of reward_bonus.
+      alpha_2: Weight of next_bonus.
       online_next_q: [B, K, A], the online network at the next observations; if given, a' is its
         argmax (double Q-learning, van Hasselt et al. 2016).
       next_actions: Chooses a', maps Q-values [B, K, A] to actions [B, K] int32.
@@ -50,7 +58,7 @@ def one_step(
       [B, K].
 
     Raises:
-      ValueError: if shapes disagree.
+      ValueError: Shapes disagree.
     """
     rewards, discounts, next_q, alpha_1, alpha_2 = map(
         _floats, (rewards, discounts, next_q, alpha_1, alpha_2)
@@ -74,21 +82,21 @@ def one_step(
 
 
 def backward_induction(
-    rewards,
-    discounts,
-    actions,
-    next_q,
-    reward_bonus,
-    next_bonus,
+    rewards: Any,
+    discounts: Any,
+    actions: Any,
+    next_q: Any,
+    reward_bonus: Any,
+    next_bonus: Any,
     *,
-    beta,
-    alpha_1,
-    alpha_2,
-    greedy='initial',
-    mask_next_bonus=True,
-    last=None,
-    next_actions=greedy_actions,
-):
+    beta: Any,
+    alpha_1: float,
+    alpha_2: float,
+    greedy: GreedyReading = 'initial',
+    mask_next_bonus: bool = True,
+    is_last: Any = None,
+    next_actions: Callable = greedy_actions,
+) -> tf.Tensor:
     """Targets of a whole episode, from its end to its start (paper, Algorithm 2).
 
         y[T-1,k] = r[T-1] + alpha_1 B[T-1]
@@ -98,17 +106,16 @@ def backward_induction(
           y[t,k] = r[t] + alpha_1 B[t]
                    + discount[t] (Q~[t,k,a'] + alpha_2 1{a' != a_{t+1}} B~[t,a'])
 
-    At a terminal the discount is 0 and the first line the paper's r + alpha_1 B; an episode that
-    was cut off bootstraps. The paper and its code read a' in three ways, which give different
-    numbers:
+    At a terminal the discount is 0, and the first line is the paper's r + alpha_1 B; a truncated
+    episode bootstraps. The paper and its code read a' in three ways, which give different numbers:
 
       'initial': the argmax of Q~[t,k] before the loop (Algorithm 2);
       'updated': the argmax of Q~[t,k] after its update, for value, mask and bonus (section 3.2);
       'released': the value is the maximum of the updated column, while mask and bonus follow the
         argmax before the loop (the authors' code).
 
-    With both alphas 0 'initial' is BEBU (Algorithm 3); the other two, then one and the same, are
-    EBU in each head (Lee et al. 2019, Algorithm 1). With beta = 0 too all are `one_step`.
+    With both alphas 0, 'initial' is BEBU (Algorithm 3), and the other two, then equal, are EBU in
+    each head (Lee et al. 2019, Algorithm 1). With beta = 0 as well, all three are `one_step`.
 
     Args:
       rewards: [T].
@@ -117,22 +124,21 @@ def backward_induction(
       next_q: [T, K, A], Q~, the target network at the next observations s_1 .. s_T.
       reward_bonus: [T], B, the bonus of the pairs (s_t, a_t).
       next_bonus: [T, A], B~, the bonus at the next observations, already normalised.
-      beta: diffusion factor in [0, 1], how much of y[t+1] replaces Q~; or [K], one for each head.
-      alpha_1: weight of reward_bonus.
-      alpha_2: weight of next_bonus.
-      greedy: one of GREEDY_READINGS.
-      mask_next_bonus: whether B~ has the factor 1{a' != a_{t+1}}.
-      last: [T] bool, where an episode ends, if the rows are whole episodes one after another; None:
-        they are one.
+      beta: Diffusion factor in [0, 1], the share of y[t+1] in the updated Q~; or [K], one per head.
+      alpha_1: Weight of reward_bonus.
+      alpha_2: Weight of next_bonus.
+      greedy: One of GREEDY_READINGS.
+      mask_next_bonus: Whether B~ has the factor 1{a' != a_{t+1}}.
+      is_last: [T] bool, the last row of each episode, if the rows are several whole episodes in
+        succession; None: they are one episode.
       next_actions: Chooses a', maps Q-values [T, K, A] to actions [T, K] int32; the two readings
-        that look at the updated Q~ can only take the argmax.
+        that use the updated Q~ can only take the argmax.
 
     Returns:
       [T, K].
 
     Raises:
-      ValueError: `greedy` is unknown or cannot be combined with `next_actions`, or shapes
-        disagree.
+      ValueError: `greedy` is unknown or cannot be combined with `next_actions`, or shapes disagree.
     """
     if greedy not in GREEDY_READINGS:
         raise ValueError(f'greedy must be one of {GREEDY_READINGS}, got {greedy!r}')
@@ -154,10 +160,10 @@ def backward_induction(
         ]
     )
 
-    # Everything below is [T, K]. The last row has no a_{t+1}: -1 equals no action.
+    # Everything below is [T, K]. The last row has no a_{t+1}; -1 differs from every action.
     followed = tf.concat([actions[1:], [-1]], axis=0)
-    if last is not None:
-        followed = tf.where(last, -1, followed)
+    if is_last is not None:
+        followed = tf.where(is_last, -1, followed)
     followed = followed[:, None]
     reward = (rewards + alpha_1 * reward_bonus)[:, None]
     discount = discounts[:, None]
@@ -191,33 +197,49 @@ def backward_induction(
             slope=discount * beta * tf.cast(has_next, tf.float32) * tf.ones_like(best_value),
         )
 
-    # 'updated' jumps where the argmax changes sides, so it is no associative scan.
+    # 'updated' jumps where the argmax changes, so it is not an associative scan.
     other_bonus = alpha_2 * tf.gather(next_bonus, other, batch_dims=1)
     taken_bonus = tf.zeros_like(other_bonus)
     if not mask_next_bonus:
         taken_bonus += alpha_2 * tf.gather(next_bonus, tf.maximum(followed, 0), batch_dims=1)
-    taken_is_lower = followed < other  # argmax takes the lower index of a tie.
+    taken_is_lower = followed < other  # At a tie, argmax takes the lower index.
 
     def step(y, row):
-        reward, discount, has_next, taken_value, taken_bonus = row[:5]
-        taken_is_lower, other_value, other_bonus = row[5:]
+        (
+            reward,
+            discount,
+            has_next,
+            taken_value,
+            taken_bonus,
+            taken_is_lower,
+            other_value,
+            other_bonus,
+        ) = row
         updated = beta * y + (1 - beta) * taken_value
         follow = (updated > other_value) | ((updated == other_value) & taken_is_lower)
         follow &= has_next
         value = tf.where(follow, updated + taken_bonus, other_value + other_bonus)
         return reward + discount * value
 
-    rows = (reward, discount, has_next, taken_value, taken_bonus)
-    rows += (taken_is_lower, other_value, other_bonus)
+    rows = (
+        reward,
+        discount,
+        has_next,
+        taken_value,
+        taken_bonus,
+        taken_is_lower,
+        other_value,
+        other_bonus,
+    )
     return tf.scan(step, rows, initializer=tf.zeros_like(best_value[0]), reverse=True)
 
 
 def _scan_from_the_end(lowest, offset, slope):
     """y[t] = max(lowest[t], offset[t] + slope[t] y[t+1]) for slope >= 0, in O(log T) steps.
 
-    Maps of this form compose into the same form, so the recursion is an associative scan: after
-    n doublings, row t holds the composition of the maps t .. t + 2^n - 1. An episode's last row
-    must have slope 0, since nothing follows it.
+    Maps of this form are closed under composition, so the recursion is an associative scan: after n
+    doublings, row t holds the composition of the maps t .. t + 2^n - 1. An episode's last row must
+    have slope 0, since nothing follows it.
 
     Args:
       lowest, offset, slope: [T, K].
@@ -229,8 +251,8 @@ def _scan_from_the_end(lowest, offset, slope):
     def compose(distance, lowest, offset, slope):
         later_lowest, later_offset, later_slope = (
             tf.concat([x[distance:], tf.fill([distance, tf.shape(x)[1]], fill)], axis=0)
-            for x, fill in ((lowest, _LOWEST), (offset, 0.0), (slope, 1.0))
-        )  # Fill: the identity.
+            for x, fill in ((lowest, _LOWEST), (offset, 0.0), (slope, 1.0))  # The identity.
+        )
         return (
             2 * distance,
             tf.maximum(lowest, offset + slope * later_lowest),
@@ -258,5 +280,5 @@ def _floats(x):
 
 
 def _at(values, indices):
-    """values [T, K, A] at indices [T, K] -> [T, K]."""
+    """Values [T, K, A] at indices [T, K] -> [T, K]."""
     return tf.gather(values, indices, batch_dims=2)

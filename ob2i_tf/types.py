@@ -17,12 +17,12 @@ class Episode(NamedTuple):
     Attributes:
       observations: [T + 1, *frame]. The last one is the real final observation, except after a
         terminal: there it is unspecified, and nothing is computed from it.
-      actions: [T] int, actions[t] was taken at observations[t].
+      actions: [T] int; actions[t] was taken at observations[t].
       rewards: [T] float, as the learner sees them (clipped on Atari).
       discounts: [T] float, gamma, or 0 after a terminal; a truncated episode ends with gamma.
       context: [history - 1, *frame], the frames that the agent saw before observations[0], oldest
         first; None stands for observations[0] repeated.
-      first_id: number of the first transition in order of arrival in replay; given by replay.
+      first_id: Number of the first transition in order of arrival in replay, which sets it.
     """
 
     observations: np.ndarray
@@ -34,7 +34,7 @@ class Episode(NamedTuple):
 
 
 class Transitions(NamedTuple):
-    """n transitions out of any episodes, each over one step or several.
+    """n transitions from any episodes, each over one step or several.
 
     Attributes:
       observations: [n, *stack].
@@ -54,22 +54,23 @@ class Transitions(NamedTuple):
 
 
 class Experience(NamedTuple):
-    """n transitions as a bonus sees them, tensors.
+    """The inputs of a bonus for n transitions, as tensors.
 
     Attributes:
-      frames: [m, *frame], the newest frame of every observation; of an episode each once. What a
-        terminal leads to is unspecified, and not among them.
-      here, next: [n] int32, which of them belong to the observations and the next observations;
-        at a terminal `next` is `here`.
+      frames: [m, *frame], the newest frame of each observation; within an episode, each once. The
+        unspecified frame after a terminal is left out.
+      obs_rows, next_obs_rows: [n] int32, rows of `frames` for the observations and for the next
+        observations; at a terminal both are the same.
       actions: [n] int32.
       discounts: [n] float32; where one is 0, the target does not read B~.
       next_q: [n, K, A], the target network at the next observations.
-      q_values: () -> [n, K, A], the online network at the observations; a pass of its own.
+      q_values: () -> [n, K, A], the online network at the observations; calling it costs a
+        separate pass.
     """
 
     frames: Any
-    here: Any
-    next: Any
+    obs_rows: Any
+    next_obs_rows: Any
     actions: Any
     discounts: Any
     next_q: Any
@@ -85,8 +86,8 @@ class Batch(NamedTuple):
       targets: [B, K] float32.
       weights: [B] float32, 0 for padding rows.
       masks: [B, K] float32, 0 where a head does not learn from a row (bootstrap masks).
-      ids: [B] int64, numbers of the transitions in order of arrival in replay; None: replay is not
-        told of their errors.
+      ids: [B] int64, numbers of the transitions in order of arrival in replay; None: their errors
+        are not reported to replay.
     """
 
     observations: np.ndarray
@@ -103,8 +104,8 @@ class EnvStep(NamedTuple):
     Attributes:
       acted_on: [B, *stack], the observations that the actions were chosen by.
       actions: [B] int32.
-      observations: [B, *stack], what the environments show now.
-      rewards, terminated, truncated, info: As the package environments says.
+      observations: [B, *stack], after the step; of the next game where one ended.
+      rewards, terminated, truncated, info: See the package environments.
     """
 
     acted_on: np.ndarray
@@ -120,17 +121,17 @@ class Step(NamedTuple):
     """One step of B parallel environments, as passed to `Posterior.observe`.
 
     Attributes:
-      observations: [B, *stack], acted on.
+      observations: [B, *stack], the observations that the actions were chosen by.
       actions: [B] int32.
-      heads: [B] int32, the head of each environment.
+      heads: [B] int32, the head that each environment follows.
       rewards: [B] float32.
       discounts: [B] float64, gamma, or 0 after a terminal.
       next_observations: [B, *stack], the real ones, at the end of an episode too; unspecified after
         a terminal.
-      episode_over: [B] bool, a stored episode ends here.
-      game_over: [B] bool, the environment was reset.
-      agent_steps: taken before this step.
-      warmup: whether the actions were the random ones before learning starts.
+      episode_over: [B] bool, whether a stored episode ends here.
+      game_over: [B] bool, whether the environment was reset.
+      agent_steps: Number of agent steps before this step.
+      warmup: Whether the actions were the random ones before learning starts.
     """
 
     observations: np.ndarray

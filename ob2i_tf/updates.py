@@ -1,28 +1,30 @@
 """From replay to regression batches: whole episodes backwards, or single transitions.
 
-An update is built once for a run and hands out one `Batch` for each learner step. Its targets are
-those of the moment in which they were computed: for episodes, when the episode was drawn.
+The path of a transition: `next_batch` draws it from replay, as a part of an episode (replay.py);
+one pass of the target network and one of the online network give its Q~ and its bonuses B and B~
+(bonuses.py), and these its targets, one per head (targets.py); its row of a Batch, with the stack
+of its observation and its bootstrap mask, then goes to the learner (learner.py). An EpisodicUpdate
+computes the targets of an episode once, when the episode is drawn; later learner steps use them.
 """
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import gin
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from ob2i_tf import bonuses, chunks, targets, types
+from ob2i_tf import bonuses, chunks, frames, targets, types
 from ob2i_tf.parameters import Above, AtLeast, AtMost, Within, checked
-from ob2i_tf.replay import stack
 from ob2i_tf.tracing import Compiled, check_traced
 
 _Beta = Annotated[float, Within(0, 1)]
 _Probability = Annotated[float, Above(0), AtMost(1)]
-_ROW_MULTIPLE = 8  # Batches are padded to it, so that XLA compiles few shapes.
-_XLA_STATE_MULTIPLE = 64  # States of a pass, likewise.
-_MEANS = ('bonus_mean', 'next_bonus_mean')  # Reported of targets; with a bonus also:
+_ROW_MULTIPLE = 8  # Batches are padded to a multiple, so that XLA compiles few shapes;
+_XLA_STATE_MULTIPLE = 64  # likewise the states of an episode.
+_MEANS = ('bonus_mean', 'next_bonus_mean')  # Reported with targets; with a bonus also:
 _BONUS_MEANS = (
     'reward_bonus_mean',
     'next_bonus_normalized_mean',
@@ -32,10 +34,10 @@ _BONUS_MEANS = (
 
 
 class _Pending(NamedTuple):
-    """Transitions with their targets, of which the rows [0, end) are still to be learnt from."""
+    """Transitions with their targets; rows [0, end) are still to be learned from."""
 
-    frames: np.ndarray  # Of one episode after another, each [history + T, *frame] with its context.
-    places: np.ndarray  # [n], where the stack of a row begins in `frames`.
+    frames: np.ndarray  # Episodes in succession, each [history + T, *frame] with its context.
+    stack_starts: np.ndarray  # [n], the first frame of each row's stack.
     actions: np.ndarray  # [n]
     targets: np.ndarray  # [n, K]
     ids: np.ndarray  # [n]
@@ -43,7 +45,7 @@ class _Pending(NamedTuple):
 
 
 class Update:
-    """Interface of updates: turns replay into batches, one for each learner step.
+    """Interface of updates: turns replay into batches, one per learner step.
 
     Attributes:
       bonus: A `bonuses.Bonus`; None: no bonus.
@@ -52,65 +54,73 @@ class Update:
       replay: EpisodeReplay.
       network: Online network.
       target_network: Target network.
-      selector: (observations, seed) -> [B, K, A], the values by which double Q-learning chooses a';
-        None: the online network.
-      seed: Seed of its random choices.
+      double_q_values: (observations, seed) -> [B, K, A], the values by which double Q-learning
+        chooses a'; None: the online network.
+      seed: Seed of all random choices.
       xla: Whether XLA compiles the computation of targets.
     """
 
-    bonus = None
+    bonus: bonuses.Bonus | None = None
 
-    def __init__(self, replay, network, target_network, selector=None, seed=0, xla=False):
+    def __init__(
+        self,
+        replay: Any,
+        network: Any,
+        target_network: Any,
+        double_q_values: Callable | None = None,
+        seed: int = 0,
+        xla: bool = False,
+    ):
         self.replay = replay
         self.network = network
         self.target_network = target_network
-        self.selector = network if selector is None else selector
+        self.double_q_values = network if double_q_values is None else double_q_values
         self.seed = seed
         self.xla = xla
 
     @property
-    def ready(self):
-        """Whether `next_batch` can make one."""
+    def ready(self) -> bool:
+        """Whether `next_batch` can make a batch."""
         return self.replay.can_sample
 
-    def next_batch(self):
+    def next_batch(self) -> tuple[types.Batch, dict[str, float]]:
         """The batch of the next learner step, and a report.
 
         Returns:
-          types.Batch; and {name: number} to log of the rows whose targets were computed for it,
-          empty if there were none: 'bonus_mean' and 'next_bonus_mean', unweighted and before
-          normalisation, and with a bonus those of `_effects`. Without those of s' if all these
-          rows are terminals.
+          A Batch; and {name: number} to log on the rows whose targets were computed in this call,
+          empty if there are none: 'bonus_mean' and 'next_bonus_mean', unweighted and before
+          normalisation, and with a bonus the means of `bonus_effects`. If all these rows are
+          terminals, the means over s' are left out.
         """
         raise NotImplementedError
 
     @property
-    def trackables(self):
-        """{name: tf.Module or the like} that a checkpoint keeps."""
+    def trackables(self) -> dict[str, Any]:
+        """{name: object with variables} that a checkpoint keeps."""
         return {}
 
-    def state(self):
+    def state(self) -> dict[str, np.ndarray]:
         """{name: array} that a checkpoint keeps."""
         return {}
 
-    def set_state(self, arrays):
+    def set_state(self, arrays: dict[str, np.ndarray]) -> None:
         """Restores the result of `state`."""
         del arrays
 
-    def compiled_functions(self):
+    def compiled_functions(self) -> list[Callable]:
         """The tf.functions whose traces a run counts (`process/traces` in TensorBoard)."""
         return []
 
 
-class BootstrappedUpdate(Update):
-    """Targets with a bonus, and bootstrap masks.
+class EnsembleUpdate(Update):
+    """Base class of updates for an ensemble of heads: bonus, choice of a', bootstrap masks.
 
     Args:
-      parts: Positional arguments of Update.
+      *parts: Positional arguments of Update.
       xla: See Update.
       batch_size: Transitions per learner step ("mini-batch size", paper, table 4).
-      alpha_1: Weight of the reward's bonus, B, which the online network gives.
-      alpha_2: Weight of the next value's bonus, B~, which the target network gives with Q~.
+      alpha_1: Weight of the bonus B of the reward, from the online network.
+      alpha_2: Weight of the bonus B~ of the next value, from the target network, like Q~.
       bonus: A `bonuses.Bonus`; None: no bonus, and no pass of the online network.
       mask_probability: Probability that a head learns from a transition, see `bootstrap_masks`.
       next_actions: Chooses a', maps Q-values [n, K, A] to actions [n, K] int32.
@@ -123,7 +133,7 @@ class BootstrappedUpdate(Update):
     def __init__(
         self, *parts, xla, batch_size, alpha_1, alpha_2, bonus, mask_probability, next_actions
     ):
-        super().__init__(*parts, xla=xla)
+        super().__init__(*parts, xla=xla)  # type: ignore[misc]
         name = type(self).__name__
         heads, num_actions = self.network.num_heads, self.network.num_actions
         check_traced(
@@ -142,7 +152,7 @@ class BootstrappedUpdate(Update):
         self._generator = tf.random.Generator.from_seed(self.seed)
 
     @property
-    def trackables(self):
+    def trackables(self) -> dict[str, Any]:
         parts = {'update_generator': self._generator}
         return parts if self.bonus is None else {**parts, 'bonus': self.bonus}
 
@@ -150,29 +160,29 @@ class BootstrappedUpdate(Update):
         return bootstrap_masks(ids, self.network.num_heads, self.mask_probability, self.seed)
 
 
-@gin.configurable(denylist=['selector', 'seed', 'xla'])
+@gin.configurable(denylist=['double_q_values', 'seed', 'xla'])
 @checked
-class EpisodicUpdate(BootstrappedUpdate):
+class EpisodicUpdate(EnsembleUpdate):
     """Backward induction over whole episodes (paper, Algorithm 2), consumed from their end.
 
-    The targets of a sampled episode are computed once; then each batch takes the next `batch_size`
-    transitions from its end towards its start, until it is used up and the next one is drawn. That
-    is the batching 'chunks'; the others use fresh targets for every batch.
+    With the batching 'chunks', the targets of a sampled episode are computed once; then each batch
+    takes the next `batch_size` transitions, from the episode's end towards its start, until they
+    are used up and another episode is drawn. The other batchings compute targets for every batch.
 
     Args:
-      replay, network, target_network, selector, seed, xla: See Update; a' never comes from the
-        selector here.
-      batch_size, alpha_1, alpha_2, bonus, mask_probability, next_actions: See BootstrappedUpdate.
-      beta: diffusion factor, or one for each head.
-      greedy: how a' is read, see `targets.backward_induction`.
-      mask_next_bonus: whether B~ has its factor 1{a' != a_{t+1}}.
-      last_batch: How the short last batch of an episode is completed. 'pad' adds rows of weight 0
-        up to a multiple of 8; 'other_episode' fills it with the last rows of a second episode,
-        drawn together with the first and with their own targets (the released code).
-      batching: How batches are made of episodes, besides 'chunks': 'episode', one step on a
-        whole episode, as Algorithm 2 writes it; 'pooled', `batch_size` transitions of as many
-        episodes as it takes, each whole but for the last one, which gives its end.
-      chunk_size: states that go through a network at once when targets are computed.
+      replay, network, target_network, double_q_values, seed, xla: See Update; `double_q_values` is
+        not used here.
+      batch_size, alpha_1, alpha_2, bonus, mask_probability, next_actions: See EnsembleUpdate.
+      beta: Diffusion factor, or one per head.
+      greedy: Reading of a', see `targets.backward_induction`.
+      mask_next_bonus: Whether B~ has its factor 1{a' != a_{t+1}}.
+      last_batch: Completion of the short last batch of an episode: 'pad' adds rows of weight 0 up
+        to a multiple of 8; 'other_episode' adds the last rows of a second episode, drawn together
+        with the first, with targets from that episode (the released code).
+      batching: 'chunks', see above; 'episode', one batch per whole episode, as in Algorithm 2; or
+        'pooled', `batch_size` transitions of as many episodes as needed, all complete except the
+        last, of which only the tail is used.
+      chunk_size: States per pass of a network when targets are computed.
     """
 
     def __init__(
@@ -180,14 +190,14 @@ class EpisodicUpdate(BootstrappedUpdate):
         replay,
         network,
         target_network,
-        selector=None,
+        double_q_values=None,
         seed=0,
         xla=False,
         batch_size: Annotated[int, AtLeast(1)] = gin.REQUIRED,
         beta: _Beta | Sequence[_Beta] = gin.REQUIRED,
         alpha_1: float = 0.0,
         alpha_2: float = 0.0,
-        greedy: Literal['initial', 'updated', 'released'] = 'initial',
+        greedy: targets.GreedyReading = 'initial',
         mask_next_bonus: bool = True,
         next_actions: Callable = targets.greedy_actions,
         bonus: bonuses.Bonus | None = None,
@@ -200,7 +210,7 @@ class EpisodicUpdate(BootstrappedUpdate):
             replay,
             network,
             target_network,
-            selector,
+            double_q_values,
             seed,
             xla=xla,
             batch_size=batch_size,
@@ -212,8 +222,8 @@ class EpisodicUpdate(BootstrappedUpdate):
         )
         if np.shape(beta) not in ((), (network.num_heads,)):
             raise ValueError(
-                f'EpisodicUpdate.beta must be a number or one for each of the {network.num_heads} '
-                f'heads, got {beta}'
+                f'EpisodicUpdate.beta must be a number or {network.num_heads} numbers, one per '
+                f'head, got {beta}'
             )
         if last_batch != 'pad' and batching != 'chunks':
             logging.warning(
@@ -221,7 +231,7 @@ class EpisodicUpdate(BootstrappedUpdate):
                 last_batch,
                 batching,
             )
-        self.beta = np.float32(beta)
+        self.beta = np.asarray(beta, np.float32)
         self.greedy = greedy
         self.mask_next_bonus = mask_next_bonus
         self.last_batch = last_batch
@@ -233,9 +243,9 @@ class EpisodicUpdate(BootstrappedUpdate):
             )
             for network in (network, target_network)
         }
-        self._pending = None
+        self._pending: _Pending | None = None
         self._compiled_targets = Compiled(
-            self._episode_targets,
+            self.episode_targets,
             signature=[
                 tf.TensorSpec((None, *replay.observation_shape), replay.observation_dtype),
                 tf.TensorSpec([None], tf.int32),
@@ -246,12 +256,12 @@ class EpisodicUpdate(BootstrappedUpdate):
         )
 
     @property
-    def ready(self):
+    def ready(self) -> bool:
         return self._pending is not None or self.replay.can_sample
 
-    def next_batch(self):
+    def next_batch(self) -> tuple[types.Batch, dict[str, float]]:
         """See Update: up to `batch_size` rows (T if batching is 'episode'), padded to 8 n rows."""
-        report = {}
+        report: dict[str, float] = {}
         if self._pending is None:
             self._pending, report = self._draw()
         end = self._pending.end
@@ -261,20 +271,21 @@ class EpisodicUpdate(BootstrappedUpdate):
         return _pad(rows), report
 
     def _draw(self):
-        """What the next batches are made of, and its report."""
+        """Draws the transitions of the next batches; returns them, and the report."""
         if self.batching == 'pooled':
             episodes = self.replay.sample_episodes(self.batch_size)
             before_last = sum(len(episode.actions) for episode in episodes[:-1])
-            episodes[-1] = _last_part(episodes[-1], self.batch_size - before_last)
-            return self._with_targets(episodes)
+            episodes[-1] = _tail(episodes[-1], self.batch_size - before_last)
+            return self.with_targets(episodes)
         episodes = [self.replay.sample_episode()]
         missing = -len(episodes[0].actions) % self.batch_size
         if missing and self.last_batch == 'other_episode' and self.batching == 'chunks':
-            episodes.insert(0, _last_part(self.replay.sample_episode(), missing))
-        return self._with_targets(episodes)
+            episodes.insert(0, _tail(self.replay.sample_episode(), missing))
+        return self.with_targets(episodes)
 
-    def _with_targets(self, episodes):
-        frames = np.concatenate([x for e in episodes for x in (e.context, e.observations)])
+    def with_targets(self, episodes: list[types.Episode]) -> tuple[_Pending, dict[str, float]]:
+        """The transitions of episodes with their targets, and the report."""
+        all_frames = np.concatenate([x for e in episodes for x in (e.context, e.observations)])
         actions, rewards, discounts = (
             np.concatenate(column)
             for column in zip(*((e.actions, e.rewards, e.discounts) for e in episodes))
@@ -283,13 +294,14 @@ class EpisodicUpdate(BootstrappedUpdate):
         episode = np.repeat(
             np.arange(len(episodes), dtype=np.int32), [len(e.actions) for e in episodes]
         )
-        y, means = self._compiled_targets(frames, actions, rewards, discounts, episode)
-        places = np.arange(len(actions)) + self.replay.history * episode
-        return _Pending(frames, places, actions, y.numpy(), ids, len(actions)), _report(means)
+        y, means = self._compiled_targets(all_frames, actions, rewards, discounts, episode)
+        starts = np.arange(len(actions)) + self.replay.history * episode
+        return _Pending(all_frames, starts, actions, y.numpy(), ids, len(actions)), _report(means)
 
     def _rows(self, pending, start, end):
+        starts = pending.stack_starts[start:end]
         return types.Batch(
-            observations=stack(pending.frames, pending.places[start:end], self.replay.history),
+            observations=frames.stack(pending.frames, starts, self.replay.history),
             actions=pending.actions[start:end],
             targets=pending.targets[start:end],
             weights=np.ones(end - start, np.float32),
@@ -297,31 +309,31 @@ class EpisodicUpdate(BootstrappedUpdate):
             ids=pending.ids[start:end],
         )
 
-    def _episode_targets(self, frames, actions, rewards, discounts, episode):
-        """Targets [n, K] of episodes one after another, and the numbers that are reported.
+    def episode_targets(self, all_frames, actions, rewards, discounts, episode):
+        """Targets [n, K] of episodes in succession, and the numbers to report.
 
         Args:
-          frames: [sum of history + T, *frame], each episode's after its context.
+          all_frames: [sum of history + T, *frame], of each episode its context and its frames.
           actions, rewards, discounts: [n], the sum of T.
-          episode: [n] int32, the number of the episode of each row: 0, 0, .. 1, 1, ..
+          episode: [n] int32, the number of each row's episode: 0, 0, .. 1, 1, ..
         """
         history = self.replay.history
         rows = tf.range(tf.shape(actions)[0])
-        places = rows + history * episode  # Where the stack of s begins; that of s' is one on.
-        next_q = tf.gather(self._q_values(self.target_network, frames[1:]), places)  # Q~, [n, K, A]
-        newest = places + history - 1
-        last = tf.concat([episode[1:] != episode[:-1], [True]], axis=0)
-        ends = last & (discounts > 0)  # What a terminal leads to is unspecified.
-        shown = tf.sort(tf.concat([newest, 1 + tf.boolean_mask(newest, ends)], axis=0))
-        here = rows + tf.cumsum(tf.cast(ends, tf.int32), exclusive=True)
+        stack_starts = rows + history * episode  # The stack of s starts here, that of s' one later.
+        next_q = tf.gather(self._q_values(self.target_network, all_frames[1:]), stack_starts)
+        newest = stack_starts + history - 1
+        is_last = tf.concat([episode[1:] != episode[:-1], [True]], axis=0)
+        has_final = is_last & (discounts > 0)  # The frame after a terminal is unspecified.
+        shown = tf.sort(tf.concat([newest, 1 + tf.boolean_mask(newest, has_final)], axis=0))
+        obs_rows = rows + tf.cumsum(tf.cast(has_final, tf.int32), exclusive=True)
         experience = types.Experience(
-            tf.gather(frames, shown),
-            here,
-            here + tf.cast(ends | ~last, tf.int32),
+            tf.gather(all_frames, shown),
+            obs_rows,
+            obs_rows + tf.cast(has_final | ~is_last, tf.int32),
             actions,
             discounts,
             next_q,
-            lambda: tf.gather(self._q_values(self.network, frames[:-1]), places),
+            lambda: tf.gather(self._q_values(self.network, all_frames[:-1]), stack_starts),
         )
         reward_bonus, next_bonus, means = _bonuses(self.bonus, experience, self.alpha_2)
         y = targets.backward_induction(
@@ -336,54 +348,55 @@ class EpisodicUpdate(BootstrappedUpdate):
             alpha_2=self.alpha_2,
             greedy=self.greedy,
             mask_next_bonus=self.mask_next_bonus,
-            last=last,
+            is_last=is_last,
             next_actions=self.next_actions,
         )
         return y, means
 
-    def _q_values(self, network, frames):
-        """The values of all stacks in [history - 1 + n, *frame]: -> [n, K, A]."""
+    def _q_values(self, network, all_frames):
+        """Values of all stacks of consecutive frames: [history - 1 + n, *frame] -> [n, K, A]."""
         context = self.replay.history - 1
         seed = self._generator.make_seeds()[:, 0]
-        count = chunks.num_rows(frames) - context
-        if self.xla:  # It compiles anew for each shape.
+        count = chunks.num_rows(all_frames) - context
+        if self.xla:  # XLA compiles anew for each shape.
             missing = -count % _XLA_STATE_MULTIPLE
-            frames = tf.pad(frames, [[0, missing]] + [[0, 0]] * (len(frames.shape) - 1))
-        q_values = chunks.in_passes(
-            lambda start, end: self._passes[network](frames[start : end + context], seed),
-            chunks.num_rows(frames) - context,
+            all_frames = tf.pad(all_frames, [[0, missing]] + [[0, 0]] * (len(all_frames.shape) - 1))
+        q_values = chunks.map_chunks(
+            lambda start, end: self._passes[network](all_frames[start : end + context], seed),
+            chunks.num_rows(all_frames) - context,
             self.chunk_size,
             tf.TensorSpec([None, network.num_heads, network.num_actions], tf.float32),
         )
         return q_values[:count]
 
-    def _pass(self, network, frames, seed):
-        return network(_stack(frames, self.replay.history), seed)
+    def _pass(self, network, some_frames, seed):
+        return network(frames.stack_all(some_frames, self.replay.history), seed)
 
-    def state(self):
+    def state(self) -> dict[str, np.ndarray]:
         if self._pending is None:
             return {}
         return {name: np.asarray(value) for name, value in self._pending._asdict().items()}
 
-    def set_state(self, arrays):
+    def set_state(self, arrays: dict[str, np.ndarray]) -> None:
         self._pending = None
         if arrays:
-            self._pending = _Pending(**{**arrays, 'end': int(arrays['end'])})
+            self._pending = _Pending(**{**arrays, 'end': int(arrays['end'])})  # type: ignore[arg-type]
 
-    def compiled_functions(self):
+    def compiled_functions(self) -> list[Callable]:
         return [self._compiled_targets.function]
 
 
-@gin.configurable(denylist=['selector', 'seed', 'xla'])
+@gin.configurable(denylist=['double_q_values', 'seed', 'xla'])
 @checked
-class TransitionUpdate(BootstrappedUpdate):
-    """Targets over one step, or a few, for transitions drawn uniformly (BootDQN, DQN and others).
+class TransitionUpdate(EnsembleUpdate):
+    """One-step or n-step targets for transitions drawn uniformly (BootDQN, DQN and others).
 
     Args:
-      replay, network, target_network, selector, seed, xla: See Update.
-      batch_size, alpha_1, alpha_2, bonus, mask_probability, next_actions: See BootstrappedUpdate.
-      double_q: choose a' by the selector, not by the target network (van Hasselt et al. 2016).
-      n_steps: that a target goes over before it bootstraps.
+      replay, network, target_network, double_q_values, seed, xla: See Update.
+      batch_size, alpha_1, alpha_2, bonus, mask_probability, next_actions: See EnsembleUpdate.
+      double_q: Whether `double_q_values`, not the target network, choose a' (van Hasselt et al.
+        2016).
+      n_steps: Steps of a target before it bootstraps.
     """
 
     def __init__(
@@ -391,7 +404,7 @@ class TransitionUpdate(BootstrappedUpdate):
         replay,
         network,
         target_network,
-        selector=None,
+        double_q_values=None,
         seed=0,
         xla=False,
         batch_size: Annotated[int, AtLeast(1)] = gin.REQUIRED,
@@ -407,7 +420,7 @@ class TransitionUpdate(BootstrappedUpdate):
             replay,
             network,
             target_network,
-            selector,
+            double_q_values,
             seed,
             xla=xla,
             batch_size=batch_size,
@@ -417,16 +430,16 @@ class TransitionUpdate(BootstrappedUpdate):
             mask_probability=mask_probability,
             next_actions=next_actions,
         )
-        if bonus is not None and bonus.needs_order:
+        if bonus is not None and bonus.needs_whole_episodes:
             raise ValueError(
                 f'TransitionUpdate.bonus: {type(bonus).__name__} as configured needs whole '
-                "episodes in order (an RndBonus takes scale_by = 'bonuses' here)"
+                "episodes in order (RndBonus works here with scale_by = 'bonuses')"
             )
         self.n_steps = n_steps
         self.double_q = double_q
         self._compiled_targets = Compiled(self._targets, xla=xla)
 
-    def next_batch(self):
+    def next_batch(self) -> tuple[types.Batch, dict[str, float]]:
         """See Update: `batch_size` rows, drawn uniformly."""
         rows = self.replay.sample_transitions(self.batch_size, self.n_steps)
         y, means = self._compiled_targets(*rows[:-1])
@@ -440,20 +453,20 @@ class TransitionUpdate(BootstrappedUpdate):
         )
         return batch, _report(means)
 
-    def compiled_functions(self):
+    def compiled_functions(self) -> list[Callable]:
         return [self._compiled_targets.function]
 
     def _targets(self, observations, actions, rewards, discounts, next_observations):
         history, seeds = self.replay.history, tf.unstack(self._generator.make_seeds(3), axis=1)
         next_q = self.target_network(next_observations, seeds[0])
-        online_next_q = self.selector(next_observations, seeds[1]) if self.double_q else None
+        online_next_q = self.double_q_values(next_observations, seeds[1]) if self.double_q else None
         rows, known = tf.range(tf.shape(actions)[0]), discounts > 0
-        after = tf.boolean_mask(_newest(next_observations, history), known)
-        places = tf.shape(actions)[0] + tf.cumsum(tf.cast(known, tf.int32), exclusive=True)
+        next_frames = tf.boolean_mask(frames.newest(next_observations, history), known)
+        next_rows = tf.shape(actions)[0] + tf.cumsum(tf.cast(known, tf.int32), exclusive=True)
         experience = types.Experience(
-            tf.concat([_newest(observations, history), after], axis=0),
+            tf.concat([frames.newest(observations, history), next_frames], axis=0),
             rows,
-            tf.where(known, places, rows),
+            tf.where(known, next_rows, rows),
             actions,
             discounts,
             next_q,
@@ -474,16 +487,16 @@ class TransitionUpdate(BootstrappedUpdate):
         return y, means
 
 
-def bootstrap_masks(ids, num_heads, probability, seed):
-    """Which heads learn from which transitions (Osband et al. 2016, section 3).
+def bootstrap_masks(ids: np.ndarray, num_heads: int, probability: float, seed: int) -> np.ndarray:
+    """Selects the heads that learn from each transition (Osband et al. 2016, section 3).
 
-    A mask belongs to a transition for as long as it is stored: it is a hash of its id.
+    A mask is a hash of the transition's id, so it stays the same while the transition is stored.
 
     Args:
-      ids: [n] int, of transitions.
+      ids: [n] int, ids of transitions.
       num_heads: K.
-      probability: of a 1; 1 is what the paper and its code have.
-      seed: int.
+      probability: Probability of a 1; the paper and its code have 1.
+      seed: Seed of the hash.
 
     Returns:
       [n, K] float32 of 0 and 1.
@@ -500,19 +513,24 @@ def bootstrap_masks(ids, num_heads, probability, seed):
 
 
 def _build_bonus(update, bonus, replay, network, seed, alpha_1, alpha_2):
+    """Builds the bonus and traces it; warns of bindings that change nothing."""
     if bonus is None:
         if alpha_1 or alpha_2:
             logging.warning('alpha_1 and alpha_2 change nothing: there is no bonus.')
         return
     if not alpha_1 and not alpha_2:
         logging.warning('The bonus changes nothing: alpha_1 and alpha_2 are 0.')
-    if isinstance(bonus, bonuses.UcbBonus) and network.num_heads == 1:
-        logging.warning('UcbBonus sees one head, whose standard deviation is 0.')
+    if isinstance(bonus, bonuses.UcbBonus):
+        bonus.check_statistic(network.num_heads, network.num_actions)
+        if network.num_heads == 1:
+            logging.warning('UcbBonus changes nothing: the standard deviation of one head is 0.')
     bonus.build(replay.observation_shape, seed)
     rows, q_values = tf.TensorSpec([None], tf.int32), (None, network.num_heads, network.num_actions)
     check_traced(
         f'{update}.bonus',
-        lambda *parts: bonus(types.Experience(*parts[:-1], q_values=lambda: parts[-1])),
+        lambda *columns: bonus(
+            types.Experience(*columns[:-1], lambda: columns[-1])  # type: ignore[call-arg]
+        ),
         (
             tf.TensorSpec((None, *replay.observation_shape), replay.observation_dtype),
             rows,
@@ -528,22 +546,22 @@ def _build_bonus(update, bonus, replay, network, seed, alpha_1, alpha_2):
 
 
 def _bonuses(bonus, experience, alpha_2):
-    """B, B~ and the numbers that are reported, in the order of _MEANS and _BONUS_MEANS."""
+    """B, B~ and the numbers to report, in the order of _MEANS and _BONUS_MEANS."""
     next_q = experience.next_q
     if bonus is None:
         return tf.zeros_like(next_q[:, 0, 0]), tf.zeros_like(next_q[:, 0]), tf.zeros(len(_MEANS))
     *both, means = bonus(experience)
     reward_bonus, next_bonus = (tf.cast(x, tf.float32) for x in both)
-    numbers = (*means, *_effects(experience, reward_bonus, next_bonus, alpha_2))
+    numbers = (*means, *bonus_effects(experience, reward_bonus, next_bonus, alpha_2))
     return reward_bonus, next_bonus, tf.stack([tf.cast(x, tf.float32) for x in numbers])
 
 
-def _effects(experience, reward_bonus, next_bonus, alpha_2):
-    """How large the bonuses are beside Q~, in the order of _BONUS_MEANS, scalars.
+def bonus_effects(experience, reward_bonus, next_bonus, alpha_2):
+    """The size of the bonuses relative to Q~, scalars in the order of _BONUS_MEANS.
 
-    They are the means of B and of B~ as they enter the target, before their weights; of the gap
-    between the best and the second-best action by Q~ in each head, NaN if there is one action; and
-    of whether Q~ + alpha_2 B~ has another best action than Q~. Terminals count in the first only.
+    These are the means of B and of B~ as they enter the target, before their weights; of the gap
+    between the best and the second-best action by Q~ in each head, NaN with a single action; and of
+    whether Q~ + alpha_2 B~ has another best action than Q~. Terminals count in the first only.
     """
     next_q, counted = experience.next_q, experience.discounts > 0
     gap = np.nan * next_q[..., 0]
@@ -560,39 +578,28 @@ def _effects(experience, reward_bonus, next_bonus, alpha_2):
     )
 
 
-def _newest(observations, history):
-    """[n, *stack] -> [n, *frame]."""
-    return observations[..., -1] if history > 1 else observations
-
-
 def _report(means):
     means = dict(zip(_MEANS + _BONUS_MEANS, map(float, means.numpy())))
     return {name: mean for name, mean in means.items() if not np.isnan(mean)}
 
 
-def _stack(frames, history):
-    """The stacks of [history - 1 + n, *frame], on the device: [n, *stack]."""
-    if history == 1:
-        return frames
-    count = tf.shape(frames)[0] - (history - 1)
-    return tf.stack([frames[i : i + count] for i in range(history)], axis=-1)
-
-
-def _last_part(episode, at_most):
-    """Its last `at_most` transitions: no target depends on earlier ones."""
+def _tail(episode, at_most):
+    """The last `at_most` transitions of an episode; their targets depend on no earlier ones."""
     start = max(0, len(episode.actions) - at_most)
-    frames = np.concatenate([episode.context, episode.observations])[start:]
+    kept = np.concatenate([episode.context, episode.observations])[start:]
     context = len(episode.context)
     return types.Episode(
-        frames[context:],
-        *(x[start:] for x in episode[1:4]),
-        context=frames[:context],
-        first_id=episode.first_id + start,
+        kept[context:],
+        episode.actions[start:],
+        episode.rewards[start:],
+        episode.discounts[start:],
+        kept[:context],
+        episode.first_id + start,
     )
 
 
 def _pad(batch):
-    """Appends rows of zeros, weight included, up to a multiple of _ROW_MULTIPLE."""
+    """Appends rows of zeros, weights included, up to a multiple of _ROW_MULTIPLE."""
     missing = -len(batch.actions) % _ROW_MULTIPLE
     if not missing:
         return batch

@@ -140,7 +140,9 @@ def test_belief_is_the_mean_or_a_sample(noisy_network, count, preferences):
     for _ in range(5):
         np.testing.assert_array_equal(by_mean.actions(stacks, heads, 0.0, rng), values.argmax(-1))
     other = acting.mean_preferences if preferences is acting.head_preferences else preferences
-    same = policy_of(noisy_network, other, belief='mean').by(preferences)  # Belief goes with it.
+    same = policy_of(noisy_network, other, belief='mean').with_preferences(
+        preferences
+    )  # Belief goes with it.
     for _ in range(5):
         np.testing.assert_array_equal(same.actions(stacks, heads, 0.0, rng), values.argmax(-1))
     by_sample = policy_of(noisy_network, preferences)
@@ -242,7 +244,7 @@ def test_a_preference_sees_all_heads_unless_it_says_that_it_looks_at_one(network
     seen.clear()
     (action,) = policy.actions(stacks, heads, 0.0, np.random.default_rng(0))
     assert (action, seen) == (expected, [3])
-    assert acting.head_preferences.of_one_head
+    assert acting.head_preferences.followed_head_only
 
 
 def test_integer_values_are_numbers_too():
@@ -270,5 +272,5 @@ def test_integer_values_are_numbers_too():
     ],
 )
 def test_a_preference_that_is_none_is_refused_at_once(network, preferences):
-    with pytest.raises(ConfigError, match='Agent.preferences has to map|ids_preferences.rho'):
+    with pytest.raises(ConfigError, match='Agent.preferences must map|ids_preferences.rho'):
         policy_of(network, preferences, name='Agent.preferences')

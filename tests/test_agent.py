@@ -56,9 +56,9 @@ class Corridor:
 
 
 class Tape:
-    """A learner that does its work and writes down at which agent step."""
+    """A learner that works as usual and writes down at which agent step."""
 
-    def __init__(self, agent_steps, history=4):
+    def __init__(self, history=4):
         network, target = (
             networks.build(
                 networks.MultiHeadQNetwork(3, 5, 8, conv_layers=(), seed=seed),
@@ -69,16 +69,24 @@ class Tape:
         )
         self.learner = atari.QLearner(network, target)
         self.steps, self.copies = [], []
-        self._agent_steps = agent_steps
+        self._agent_step = 0
         step, copy = self.learner.step, self.learner.update_target
-        self.learner.step = lambda batch: (self.steps.append(agent_steps()), step(batch))[1]
-        self.learner.update_target = lambda: (self.copies.append(agent_steps()), copy())[1]
+        self.learner.step = lambda batch: (self.steps.append(self._agent_step), step(batch))[1]
+        self.learner.update_target = lambda: (self.copies.append(self._agent_step), copy())[1]
+
+    def watch(self, agent):
+        learn_at = agent.learn_at
+
+        def learn_and_note(agent_step):
+            self._agent_step = agent_step
+            return learn_at(agent_step)
+
+        agent.learn_at = learn_and_note
 
 
 def play(agent_steps, num_envs=1, corridor=None, **keywords):
     env = Corridor(num_envs, **(corridor or {}))
-    agent = None
-    tape = Tape(lambda: agent.agent_steps, env.history)
+    tape = Tape(env.history)
     replay = EpisodeReplay((1,), 10_000, history=env.history, seed=0)
     update = atari.EpisodicUpdate(replay, tape.learner.network, tape.learner.target_network)
     keywords = {'learning_starts': 40, 'train_period': 4, 'target_period': 30, **keywords}
@@ -86,6 +94,7 @@ def play(agent_steps, num_envs=1, corridor=None, **keywords):
     posterior = posteriors.EnsemblePosterior(*pair, replay, num_envs, 0)
     rng = np.random.default_rng(0)
     agent = atari.Agent(tape.learner, posterior, update, replay, num_envs, rng, **keywords)
+    tape.watch(agent)
     agent.begin(env.stacks[:, None])
     heads, epsilons, actions = [], [], []
     observations = env.stacks[:, None]
@@ -231,9 +240,9 @@ def test_replay_rebuilds_the_stacks_of_breakout_over_several_lives(restart):
 
 
 def test_xla_of_acting_is_refused_for_a_posterior_that_it_cannot_compile(monkeypatch):
-    monkeypatch.setattr(posteriors.EnsemblePosterior, 'compiles', False)
+    monkeypatch.setattr(posteriors.EnsemblePosterior, 'supports_xla', False)
     play(0, xla=False)
-    with pytest.raises(ValueError, match="'acting' cannot be compiled with a EnsemblePosterior"):
+    with pytest.raises(ValueError, match="'acting' cannot be compiled with EnsemblePosterior"):
         play(0, xla=True)
 
 
@@ -311,7 +320,7 @@ def on_a_chain(
     learner = QLearner(*pair, seed=3, optimizer=optimizer, **(learner or {}))
     believed = posterior(*pair, replay, num_envs, 4, **(posterior_settings or {}))
     update_settings = {'batch_size': 12, **(update_settings or {})}
-    update = update(replay, *pair, believed.selector, seed=5, **update_settings)
+    update = update(replay, *pair, believed.double_q_values, seed=5, **update_settings)
     rng = np.random.default_rng(6)
     keywords = {
         'preferences': acting.mean_preferences,

@@ -94,7 +94,7 @@ def test_ucb_bonus_takes_b_at_the_action_and_normalises_the_next_bonus():
     )
 
 
-def test_rows_at_a_time_divides_each_chunk_by_what_was_seen_so_far():
+def test_normalizer_batch_divides_each_chunk_by_the_moments_so_far():
     q_values, next_q, actions = q_tables(70)
     bonus = bonuses.UcbBonus(normalizer_batch=32, normalize_reward_bonus=True)
     compiled = tf.function(lambda *x: bonus(experience(*x)))
@@ -296,7 +296,7 @@ def test_rnd_bonuses_are_those_before_the_predictor_learns_and_ends_are_learnt_f
 def test_rnd_predictor_takes_a_step_for_each_batch_of_frames(batch_size, steps):
     bonus = build_rnd(update_proportion=1.0, batch_size=batch_size)
     bonus(rnd_experience(random_frames(9), random_frames(9, 1)))
-    assert int(bonus._optimizer.iterations) == steps
+    assert int(bonus.optimizer.iterations) == steps
 
 
 def test_rnd_update_proportion_leaves_frames_out():
@@ -304,7 +304,7 @@ def test_rnd_update_proportion_leaves_frames_out():
 
     def gradient_of(proportion):
         bonus = build_rnd(update_proportion=proportion, batch_size=1000, rate=1.0)
-        bonus._optimizer = tf.keras.optimizers.legacy.SGD(1.0)
+        bonus.optimizer = tf.keras.optimizers.legacy.SGD(1.0)
         before = bonus.predictor.variables[-1].numpy()
         bonus(rnd_experience(frames, frames))
         return bonus.predictor.variables[-1].numpy() - before
@@ -317,13 +317,13 @@ def test_rnd_update_proportion_leaves_frames_out():
 @pytest.mark.parametrize('count', [1, 5])
 def test_rnd_predictor_steps_down_the_mean_error_of_a_batch(count):
     bonus = build_rnd(update_proportion=1.0)
-    bonus._optimizer = tf.keras.optimizers.legacy.SGD(0.1)
+    bonus.optimizer = tf.keras.optimizers.legacy.SGD(0.1)
     frames = np.float32(np.random.default_rng(0).normal(size=(count, 3)))
     variables = bonus.predictor.variables
     with tf.GradientTape() as tape:
         loss = tf.reduce_mean(bonus.errors(frames))
     gradients, before = tape.gradient(loss, variables), [v.numpy() for v in variables]
-    bonus._learn(frames)
+    bonus.learn(frames)
     for variable, gradient, start in zip(variables, gradients, before):
         np.testing.assert_allclose(variable, start - 0.1 * gradient, rtol=1e-5, atol=1e-6)
 
@@ -350,7 +350,7 @@ def test_rnd_convolves_over_height_and_width(frame_shape, channels):
 
 
 def test_rnd_convolves_over_images_only():
-    with pytest.raises(ValueError, match=r'RndBonus.conv_layers .* not for frames of shape \(7,\)'):
+    with pytest.raises(ValueError, match=r'conv_layers need images, got frames of shape \(7,\)'):
         build_rnd((7,), conv_layers=((5, 4, 2),))
 
 
@@ -360,8 +360,8 @@ def test_numbers_out_of_range_are_named():
     with pytest.raises(ValueError, match='UcbBonus.prior_count must be at least 0, got -0.5'):
         bonuses.UcbBonus(prior_count=-0.5)
     for wrong in (lambda q_values: q_values, lambda q_values: None, tf.nn.conv2d):
-        with pytest.raises(ConfigError, match='UcbBonus.statistic has to map'):
-            bonuses.UcbBonus(statistic=wrong)
+        with pytest.raises(ConfigError, match='UcbBonus.statistic must map'):
+            bonuses.UcbBonus(statistic=wrong).check_statistic(num_heads=2, num_actions=3)
     with pytest.raises(ValueError, match='RndBonus.features must be at least 1, got 0'):
         bonuses.RndBonus(features=0)
 
@@ -407,7 +407,7 @@ def test_updates_refuse_and_accept_rnd_by_whether_it_needs_order(update):
     assert np.isfinite(batch.targets).all()
     assert report['bonus_mean'] > 0 and report['next_bonus_mean'] > 0
     batches = 1 if update is atari.EpisodicUpdate else 2  # 9 frames of an episode, or 2 x 32.
-    assert int(bonus._optimizer.iterations) == batches
+    assert int(bonus.optimizer.iterations) == batches
 
 
 @pytest.mark.parametrize(
@@ -492,7 +492,9 @@ class Pixels(bonuses.Bonus):
 
     def __call__(self, experience):
         pixels = tf.reduce_sum(tf.cast(experience.frames, tf.float32), axis=(1, 2))
-        state, next_state = (tf.gather(pixels, x) for x in (experience.here, experience.next))
+        state, next_state = (
+            tf.gather(pixels, x) for x in (experience.obs_rows, experience.next_obs_rows)
+        )
         next_bonus = tf.zeros_like(experience.next_q[:, 0]) + next_state[:, None]
         return state, next_bonus, (tf.reduce_mean(state), tf.reduce_mean(next_state))
 

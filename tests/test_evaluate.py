@@ -105,7 +105,7 @@ def test_a_way_of_acting_that_a_run_cannot_take_is_named(runs, tmp_path, capsys)
     out = tmp_path / 'games.csv'
     command = [f'{tmp_path}/run', str(runs / 'seed0'), '--games=1', f'--out={out}']
     assert evaluate.main([*command, '--preferences=vote,head']) == 1
-    assert 'run: AdaptivePosterior has to be acted on by' in capsys.readouterr().err
+    assert 'run: AdaptivePosterior requires a preference that follows' in capsys.readouterr().err
     assert [row['preferences'] for row in rows_of(out)] == ['head', 'vote', 'head']
 
 

@@ -19,6 +19,7 @@ ORDER = (
     'seeds',
     'schedules',
     'chunks',
+    'frames',
     'tracing',
     'moments',
     'optimizers',

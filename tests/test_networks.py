@@ -55,7 +55,7 @@ def test_heads_equal_separate_dense_layers():
 def test_following_gives_the_head_asked_for(count):
     network, observations = small(), stacks(count)
     heads = np.array([2, 0, 1, 1], np.int32)[:count]
-    q_values, where = network.following(observations, heads)
+    q_values, where = network.followed_head(observations, heads)
     assert q_values.shape[1] == (1 if count == 1 else 3)
     rows = np.arange(count)
     np.testing.assert_allclose(
@@ -256,7 +256,7 @@ def noise_of(layer, seed):
     kept = [v.numpy() for v in variables]
     for variable, value in zip(variables, (0, 0, 1, 1)):
         variable.assign(tf.fill(variable.shape, float(value)))
-    drawn = [x.numpy() for x in layer.weights_of(None, seed)]
+    drawn = [x.numpy() for x in layer.head_weights(None, seed)]
     for variable, value in zip(variables, kept):
         variable.assign(value)
     return drawn
@@ -373,9 +373,9 @@ def test_the_streams_of_a_dueling_network_draw_noise_apart(noise):
 def test_following_equals_the_full_pass(keywords, count):
     network, x, seed = flat(**keywords), points(count), [6, 1]
     full = network(x, seed).numpy()
-    functions = [network.following]
+    functions = [network.followed_head]
     if count == 1:
-        functions.append(tf.function(network.following))
+        functions.append(tf.function(network.followed_head))
     for start in range(3):
         heads = np.arange(start, start + count, dtype=np.int32) % 3
         expected = full[np.arange(count), heads]
@@ -640,16 +640,16 @@ def test_copy_from_a_head_copies_its_network(each_small):
 def test_following_one_of_networks_side_by_side(each_small, noise):
     gin.bind_parameter('MultiHeadQNetwork.noise', noise)
     network, seed = side_by_side(), [6, 1]
-    compiled = tf.function(network.following)
+    compiled = tf.function(network.followed_head)
     x = points(1)
     full = network(x, seed).numpy()
     for head in range(6):
-        for function in (network.following, compiled):
+        for function in (network.followed_head, compiled):
             q_values, where = function(x, tf.constant([head]), seed)
             assert q_values.shape == (1, 1, 4) and where.numpy().tolist() == [0]
             np.testing.assert_allclose(q_values[:, 0], full[:, head], rtol=1e-4, atol=1e-5)
     x, heads = points(4), np.array([5, 0, 3, 3], np.int32)
-    q_values, where = network.following(x, heads, seed)
+    q_values, where = network.followed_head(x, heads, seed)
     np.testing.assert_allclose(
         q_values.numpy()[np.arange(4), where],
         network(x, seed).numpy()[np.arange(4), heads],
@@ -674,7 +674,7 @@ def test_impossible_choices_are_refused():
     [
         (((32, 8),), r'must be a sequence of \(int at least 1, .* got \(\(32, 8\),\)'),
         (((32, 8, 0),), r'int at least 1\), got \(\(32, 8, 0\),\)'),
-        (((32, 8, 4), (64, 8, 2)), r'cannot take observations of shape \(20, 20, 4\), as'),
+        (((32, 8, 4), (64, 8, 2)), r'cannot take observations of shape \(20, 20, 4\) with'),
     ],
 )
 def test_convolutions_that_are_none_or_do_not_fit_are_named(layers, what):

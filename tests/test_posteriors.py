@@ -201,7 +201,7 @@ def test_ube_against_loops(n_steps, num_envs):
     posterior.end()
     posterior.end()  # There is nothing left.
     by_hand.play(steps)
-    assert by_hand.learnt == 40 * num_envs == int(posterior._optimizer.iterations)
+    assert by_hand.learnt == 40 * num_envs == int(posterior.optimizer.iterations)
     for mine, its, first in zip(by_hand.weights, posterior.variance_head.variables, start):
         np.testing.assert_allclose(its, mine, rtol=1e-3, atol=1e-4)
         assert np.abs(mine - first).max() > 0.01
@@ -266,7 +266,7 @@ def test_ube_chooses_the_next_action_without_noise():
     posterior = build_ube(scale=0.5, initial_output=5.0)
     observations = np.random.default_rng(0).normal(size=(20, SIZE)).astype(np.float32)
     seed = tf.constant([1, 2])
-    selected = posterior.selector(observations, seed)
+    selected = posterior.double_q_values(observations, seed)
     np.testing.assert_array_equal(selected, posterior.network(observations))
     assert np.abs(selected - posterior.sample(observations, seed)).max() > 0.1
 
@@ -314,7 +314,7 @@ def test_ube_state_of_finished_episodes_is_empty():
     assert posterior.state() == {}
     other.set_state({})
     other.end()
-    assert int(other._optimizer.iterations) == 0
+    assert int(other.optimizer.iterations) == 0
 
 
 def test_ube_refuses_what_it_cannot_do():
@@ -323,7 +323,10 @@ def test_ube_refuses_what_it_cannot_do():
         ({'n_steps': 0}, 'n_steps must be at least 1, got 0'),
         ({'hidden_units': 0}, 'hidden_units must be at least 1, got 0'),
         ({'initial_variance': 0.0}, 'initial_variance must be above 0, got 0.0'),
-        ({'network': build_network(1, noise='factorised')}, 'takes no MultiHeadQNetwork.noise'),
+        (
+            {'network': build_network(1, noise='factorised')},
+            'does not support MultiHeadQNetwork.noise',
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             build_ube(**keywords)
@@ -439,7 +442,7 @@ def test_bayesian_regression_against_numpy(transitions, asked, drawn):
             np.testing.assert_allclose(
                 network.heads.output_layer.kernel[0, action], mean, rtol=1e-3, atol=1e-4
             )
-        cholesky = posterior._cholesky.numpy()[action]
+        cholesky = posterior.cholesky.numpy()[action]
         np.testing.assert_allclose(cholesky @ cholesky.T, covariance, rtol=1e-3, atol=1e-5)
     traces = [f.experimental_get_tracing_count() for f in posterior.compiled_functions()]
     assert traces == [len(drawn), 1]  # The second size of a pass makes the trace one of any.
@@ -479,7 +482,7 @@ def test_bayesian_values_are_those_of_the_mean_and_of_the_draw():
             posterior.mean(observations)[:, 0], phi @ mean.T, rtol=1e-4, atol=1e-5
         )
         drawn = posterior.drawn.numpy()
-        for values in (posterior.sample, posterior.selector):
+        for values in (posterior.sample, posterior.double_q_values):
             np.testing.assert_allclose(
                 values(observations, tf.constant([1, 2]))[:, 0], phi @ drawn.T, rtol=1e-4, atol=1e-5
             )

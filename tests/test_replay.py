@@ -5,7 +5,8 @@ import pytest
 from absl import logging
 
 from ob2i_tf.errors import UserError
-from ob2i_tf.replay import EmptyReplayError, EpisodeReplay, EpisodeTooLongError, stack
+from ob2i_tf.frames import stack
+from ob2i_tf.replay import EmptyReplayError, EpisodeReplay, EpisodeTooLongError
 from ob2i_tf.training import system
 from ob2i_tf.types import Episode
 from tests.episodes import (
@@ -18,19 +19,6 @@ from tests.episodes import (
     numbers_in,
     same_future,
 )
-
-# Stacks.
-
-
-def test_stack_has_the_newest_frame_last():
-    frames = np.arange(5 * 6).reshape(5, *FRAME)
-    places = np.array([2, 0, 1])
-    stacked = stack(frames, places, 3)
-    assert stacked.shape == (3, *FRAME, 3)
-    for row, place in zip(stacked, places):
-        for age in range(3):
-            assert np.array_equal(row[..., -1 - age], frames[place + 2 - age])
-    assert np.array_equal(stack(frames, places, 1), frames[places])
 
 
 def _play(rng, history, episodes):
@@ -86,8 +74,8 @@ def test_every_stack_is_the_one_that_was_acted_on(history):
         assert episode.context.shape == (history - 1, *FRAME)
         key = episode.observations.flat[0], episode.observations.flat[-1]
         frames = np.concatenate([episode.context, episode.observations])
-        places = np.arange(len(episode.observations))
-        assert np.array_equal(stack(frames, places, history), acted[key])
+        starts = np.arange(len(episode.observations))
+        assert np.array_equal(stack(frames, starts, history), acted[key])
         assert np.array_equal(episode.actions, episode.observations[:-1, 0, 0])
         episodes.add(key)
     assert len(episodes) == replay.num_episodes

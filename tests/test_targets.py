@@ -174,7 +174,7 @@ def test_episodes_one_after_another_by_hand(greedy):
         alpha_1=1.0,
         alpha_2=1.0,
         greedy=greedy,
-        last=[False, True, True],
+        is_last=[False, True, True],
     )
     second = 2 + 0.3 + 0.5 * (8 + 0.9)
     first_end = 1 + 0.2 + 0.5 * (4 + 0.6)  # The second episode's action 0 is no part of it.

@@ -255,7 +255,7 @@ def test_a_bonus_without_weights_and_weights_without_a_bonus_are_told(caplog):
             assert told in caplog.text and bool(told) == ('change' in caplog.text)
     caplog.clear()
     atari.EpisodicUpdate(*parts(num_heads=1)[:3], bonus=bonuses.UcbBonus(), alpha_1=0.1)
-    assert 'UcbBonus sees one head' in caplog.text
+    assert 'standard deviation of one head is 0' in caplog.text
     with pytest.raises(ValueError, match='bonus must be Bonus or None'):
         atari.TransitionUpdate(*parts()[:3], bonus=bonuses.ensemble_std)
 
@@ -280,11 +280,11 @@ class OwnBonus(bonuses.Bonus):
         (lambda n, a: (tf.zeros([n]), tf.zeros([n, a]), 0.0), 'gives'),
         (lambda n, a: (0.0, tf.zeros([n, a]), (0.0, 0.0)), 'gives'),
         (lambda n, a: (tf.zeros([n]), tf.zeros([n]), (0.0, 0.0)), 'gives'),
-        (lambda n, a: tf.zeros([n]).nothing, 'ends in AttributeError'),
+        (lambda n, a: tf.zeros([n]).nothing, 'fails with AttributeError'),
     ],
 )
 def test_a_bonus_of_ones_own_is_tried_before_anything_runs(update, give, what):
-    with pytest.raises(ConfigError, match=rf'{update.func.__name__}\.bonus has to map .*{what}'):
+    with pytest.raises(ConfigError, match=rf'{update.func.__name__}\.bonus must map .*{what}'):
         update(*parts()[:3], bonus=OwnBonus(give), alpha_1=1.0)
     update(
         *parts()[:3],
@@ -348,8 +348,8 @@ def test_episodes_computed_together_are_as_computed_alone(greedy):
         greedy=greedy,
         bonus=bonuses.UcbBonus(normalize_next_bonus=False),
     )
-    together, report = update._with_targets(drawn)
-    alone = [update._with_targets([episode]) for episode in drawn]
+    together, report = update.with_targets(drawn)
+    alone = [update.with_targets([episode]) for episode in drawn]
     np.testing.assert_allclose(
         together.targets, np.concatenate([y.targets for y, _ in alone]), atol=1e-5
     )
@@ -451,7 +451,7 @@ def test_effects_of_a_bonus_by_hand(alpha_2, changes):
     experience = types.Experience(
         None, None, None, None, tf.constant(case['discounts']), tf.constant(case['next_q']), None
     )
-    effects = tf.function(updates._effects)(
+    effects = tf.function(updates.bonus_effects)(
         experience, case['reward_bonus'], case['next_bonus'], alpha_2
     )
     next_q, next_bonus = case['next_q'][:2], case['next_bonus'][:2]  # Without the terminal.
@@ -466,7 +466,9 @@ def test_effects_of_a_bonus_without_a_choice_and_without_a_next_state():
     def effects(discounts):
         next_q = tf.ones((2, 3, 1))
         experience = types.Experience(None, None, None, None, discounts, next_q, None)
-        return [float(x) for x in updates._effects(experience, tf.ones(2), tf.ones((2, 1)), 1.0)]
+        return [
+            float(x) for x in updates.bonus_effects(experience, tf.ones(2), tf.ones((2, 1)), 1.0)
+        ]
 
     np.testing.assert_array_equal(effects(tf.ones(2)), [1, 1, np.nan, 0])
     np.testing.assert_array_equal(effects(tf.zeros(2)), [1, np.nan, np.nan, np.nan])
@@ -748,7 +750,7 @@ def test_targets_over_several_steps_against_a_literal_loop(n_steps, double_q):
         replay,
         network,
         target_network,
-        selector=lambda x, seed: selector(x),
+        double_q_values=lambda x, seed: selector(x),
         double_q=double_q,
         n_steps=n_steps,
     )
@@ -778,7 +780,7 @@ def test_double_q_without_a_selector_asks_the_online_network():
     assert np.abs(mine - its).max() > 0.05
     for selector, y in ((None, mine), (lambda x, seed: other(x), its)):
         update = atari.TransitionUpdate(
-            replay, network, target_network, selector=selector, double_q=True, n_steps=2
+            replay, network, target_network, double_q_values=selector, double_q=True, n_steps=2
         )
         batch, _ = update.next_batch()
         for row, x in enumerate(batch.observations):
@@ -846,7 +848,9 @@ def test_networks_draw_noise_apart():
         return network(x, seed)
 
     both = [
-        atari.TransitionUpdate(replay, network, target_network, selector=spy, double_q=double_q)
+        atari.TransitionUpdate(
+            replay, network, target_network, double_q_values=spy, double_q=double_q
+        )
         for double_q in (True, False)
     ]
     y, maximum = (np.array([u.next_batch()[0].targets[0] for _ in range(6)]) for u in both)

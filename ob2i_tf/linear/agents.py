@@ -1,12 +1,13 @@
-"""LSVI agents and linear Q-functions as parts of a run; a gin file imports this module."""
+"""LSVI agents and linear Q-functions as parts of a run; gin files import this module."""
 
-from typing import Annotated, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
 
 import gin
 import numpy as np
 import tensorflow as tf
 
-from ob2i_tf import posteriors
+from ob2i_tf import posteriors, types
 from ob2i_tf.errors import ConfigError
 from ob2i_tf.linear import lsvi
 from ob2i_tf.parameters import Above, AtLeast, checked
@@ -17,14 +18,14 @@ _COLUMNS = ('phi', 'actions', 'rewards')
 @gin.configurable(denylist=['seed', 'prior_seed'])
 @checked
 class LinearQNetwork(tf.keras.Model):
-    """K heads that are linear in the features of the pairs: [B, A, D] -> [B, K, A].
+    """K heads that are linear in the features of state-action pairs: [B, A, D] -> [B, K, A].
 
     Args:
       num_actions: A.
       num_heads: K.
-      initial_std: of the weights; 1 / sqrt(lambda) is Theorem 1's prior.
-      seed: of the weights.
-      prior_seed: not used.
+      initial_std: Standard deviation of the initial weights; 1 / sqrt(lambda) is Theorem 1's prior.
+      seed: Seed of the weights.
+      prior_seed: Unused.
     """
 
     trains_output = True
@@ -43,21 +44,23 @@ class LinearQNetwork(tf.keras.Model):
         self.num_heads = num_heads
         self._initializer = tf.keras.initializers.RandomNormal(stddev=initial_std, seed=seed)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Any) -> None:
         shape = (self.num_heads, int(input_shape[-1]))
         self.kernel = self.add_weight('kernel', shape, initializer=self._initializer)
         super().build(input_shape)
 
-    def call(self, observations, seed=None):
+    def call(self, observations: Any, seed: Any = None) -> tf.Tensor:
         del seed
         values = tf.matmul(tf.cast(observations, tf.float32), self.kernel, transpose_b=True)
         return tf.transpose(values, (0, 2, 1))
 
-    def following(self, observations, heads, seed=None):
+    def followed_head(
+        self, observations: Any, heads: Any, seed: Any = None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         return self(observations, seed), heads
 
     @property
-    def variable_groups(self):
+    def variable_groups(self) -> list[list[tf.Variable]]:
         return [self.trainable_variables]
 
 
@@ -66,28 +69,29 @@ class LinearQNetwork(tf.keras.Model):
 class LsviPosterior(posteriors.Posterior):
     """Acts by least-squares value iteration on all whole episodes so far, refitted after each.
 
-    Observations are those of `make_linear_mdp`, [A, H d]. The network, linear in them, is not
-    asked. `mean` is the regression without bonus and noise.
+    Observations are those of `make_linear_mdp`, [A, H d]. The network is unused. `mean` is the
+    regression without bonus and noise.
 
     Args:
       method: 'ucb' (Jin et al. 2020), 'randomised' (Zanette et al. 2020), or 'greedy', the same
-        regression without exploration of its own.
+        regression without exploration.
       horizon: H.
       regularisation: lambda.
       bonus_scale: b of 'ucb'; c d H sqrt(log(2 d T / p)) in the theory.
-      noise_scale: of 'randomised'.
-      lower, upper: its alpha_L and alpha_U, the norms between which it turns optimistic.
+      noise_scale: Scale of the noise of 'randomised'.
+      lower, upper: alpha_L and alpha_U of 'randomised', the norms between which it turns
+        optimistic.
     """
 
-    compiles = False  # Its regressions are numpy.
+    supports_xla = False  # Its regressions run in NumPy.
 
     def __init__(
         self,
-        network,
-        target_network,
-        replay,
-        num_envs,
-        seed,
+        network: Any,
+        target_network: Any,
+        replay: Any,
+        num_envs: int,
+        seed: int,
         method: Literal['ucb', 'randomised', 'greedy'] = gin.REQUIRED,
         horizon: Annotated[int, AtLeast(1)] = gin.REQUIRED,
         regularisation: Annotated[float, Above(0)] = 1.0,
@@ -98,12 +102,10 @@ class LsviPosterior(posteriors.Posterior):
     ):
         super().__init__(network, target_network, replay, num_envs, seed)
         if num_envs != 1:
-            raise ValueError(
-                f'LsviPosterior acts in 1 environment, got Runner.num_envs = {num_envs}'
-            )
+            raise ValueError(f'LsviPosterior needs Runner.num_envs = 1, got {num_envs}')
         if not isinstance(network, LinearQNetwork):
             raise ValueError(
-                'LsviPosterior takes the features that Runner.network = @LinearQNetwork takes, got '
+                'LsviPosterior needs Runner.network = @LinearQNetwork, got '
                 f'{type(network).__name__}'
             )
         if network.num_heads != 1:
@@ -128,19 +130,21 @@ class LsviPosterior(posteriors.Posterior):
         self._regularisation = regularisation
         self._seed = seed
         self._shape = (horizon, num_actions, size // horizon)
-        self._past = (  # phi, actions and rewards of whole episodes: [H, n, ...].
+        # phi, actions and rewards of whole episodes: [H, n, ...].
+        self._past: tuple[np.ndarray, ...] = (
             np.zeros((horizon, 0, num_actions, size // horizon)),
             np.zeros((horizon, 0), int),
             np.zeros((horizon, 0)),
         )
-        self._open = ([], [], [])  # The same of the episode in progress.
-        self._functions = {}  # By belief, once asked for.
+        # Those of the episode in progress.
+        self._open: tuple[list, ...] = ([], [], [])
+        self._functions: dict[str, list[Callable]] = {}  # By belief, fitted when first needed.
 
-    def sample(self, observations, seed):
+    def sample(self, observations: Any, seed: Any) -> tf.Tensor:
         del seed
         return self._q_values(observations, 'sample')
 
-    def mean(self, observations):
+    def mean(self, observations: Any) -> tf.Tensor:
         return self._q_values(observations, 'mean')
 
     def _q_values(self, observations, belief):
@@ -162,7 +166,7 @@ class LsviPosterior(posteriors.Posterior):
         horizon, num_actions, num_features = self._shape
         return num_actions, horizon, num_features
 
-    def observe(self, step):
+    def observe(self, step: types.Step) -> None:
         phi = step.observations[0].reshape(self._block_shape).sum(axis=1).astype(float)
         for column, value in zip(self._open, (phi, int(step.actions[0]), float(step.rewards[0]))):
             column.append(value)
@@ -179,12 +183,12 @@ class LsviPosterior(posteriors.Posterior):
             self.end()
             self._functions = {}
 
-    def end(self):
-        """Forgets an episode that was cut off."""
+    def end(self) -> None:
+        """Drops the episode in progress."""
         self._open = ([], [], [])
 
     def _fitted(self, belief):
-        """Q at each step by all whole episodes."""
+        """Q at each step, by all whole episodes."""
         phi, actions, rewards = self._past
         taken = np.take_along_axis(phi, actions[:, :, None, None], axis=2)[:, :, 0]
         rng = np.random.default_rng([self._seed, phi.shape[1]])
@@ -196,13 +200,13 @@ class LsviPosterior(posteriors.Posterior):
             self._regularisation,
         )
 
-    def state(self):
-        whole = {f'past_{n}': column for n, column in zip(_COLUMNS, self._past)}
+    def state(self) -> dict[str, np.ndarray]:
+        past = {f'past_{n}': column for n, column in zip(_COLUMNS, self._past)}
         if not self._open[0]:
-            return whole
-        return whole | {f'open_{n}': np.array(c) for n, c in zip(_COLUMNS, self._open)}
+            return past
+        return past | {f'open_{n}': np.array(c) for n, c in zip(_COLUMNS, self._open)}
 
-    def set_state(self, arrays):
+    def set_state(self, arrays: dict[str, np.ndarray]) -> None:
         self._past = tuple(arrays[f'past_{name}'] for name in _COLUMNS)
         self._open = tuple(list(arrays.get(f'open_{name}', ())) for name in _COLUMNS)
         self._functions = {}

@@ -3,25 +3,34 @@
 n is the number of transitions of each of H steps, d of features, A of actions.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 
-def value_iteration(features, rewards, next_features, q_function, regularisation=1.0):
-    """The weights of Q at each step, from the last to the first (Jin et al. 2020, Algorithm 1).
+def value_iteration(
+    features: np.ndarray,
+    rewards: np.ndarray,
+    next_features: np.ndarray,
+    q_function: Callable,
+    regularisation: float = 1.0,
+) -> list[Callable]:
+    """Fits Q at each step, from the last to the first (Jin et al. 2020, Algorithm 1).
 
         Lambda_h = sum phi phi^T + regularisation I
         w_h = Lambda_h^-1 sum phi (r + max_a Q_{h+1}(s', a)),  Q_{H+1} = 0
 
     Args:
-      features: [H, n, d], phi of the pairs taken.
+      features: [H, n, d], phi of the pairs visited.
       rewards: [H, n].
-      next_features: [H - 1, n, A, d], phi of all actions at the next state, but for the last step.
+      next_features: [H - 1, n, A, d], phi of all actions at the next state, except after the last
+        step.
       q_function: (h, weights [d], inverse [d, d]) -> a function from features [..., d] to Q_h
         [...], which makes values optimistic or random.
       regularisation: lambda.
 
     Returns:
-      A list of the H functions that `q_function` made.
+      The H functions that `q_function` returned, in the order of steps.
     """
     horizon, _, size = features.shape
     functions, next_values = [], np.zeros(rewards.shape[1])
@@ -35,14 +44,14 @@ def value_iteration(features, rewards, next_features, q_function, regularisation
     return functions[::-1]
 
 
-def norms(features, inverse):
+def norms(features: np.ndarray, inverse: np.ndarray) -> np.ndarray:
     """sqrt(phi^T Lambda^-1 phi): [..., d], [d, d] -> [...]."""
     rows = features.reshape(-1, features.shape[-1])  # One large product, not many small ones.
     squares = np.einsum('ni,ni->n', rows @ inverse, rows).clip(0)
     return np.sqrt(squares).reshape(features.shape[:-1])
 
 
-def ucb(horizon, bonus_scale):
+def ucb(horizon: int, bonus_scale: float) -> Callable:
     """LSVI-UCB: Q = min(w^T phi + bonus_scale sqrt(phi^T Lambda^-1 phi), H)."""
 
     def q_function(h, weights, inverse):
@@ -52,12 +61,14 @@ def ucb(horizon, bonus_scale):
     return q_function
 
 
-def randomised(horizon, noise_scale, lower, upper, rng):
+def randomised(
+    horizon: int, noise_scale: float, lower: float, upper: float, rng: np.random.Generator
+) -> Callable:
     """Randomised LSVI with optimistic values where little is known (Zanette et al. 2020).
 
     The weights get noise xi ~ N(0, noise_scale^2 Lambda^-1). With x = sqrt(phi^T Lambda^-1 phi), Q
-    is phi^T (w + xi) for x <= lower, the largest return still possible, H - h, for x >= upper, and
-    in between a linear blend of both.
+    is phi^T (w + xi) for x <= lower and H - h, the largest return still possible, for x >= upper;
+    in between it is a linear blend of both.
     """
 
     def q_function(h, weights, inverse):
@@ -72,6 +83,6 @@ def randomised(horizon, noise_scale, lower, upper, rng):
     return q_function
 
 
-def greedy():
-    """Neither: Q = w^T phi, as an epsilon-greedy agent has it."""
+def greedy() -> Callable:
+    """Without bonus and noise, for an epsilon-greedy agent: Q = w^T phi."""
     return lambda h, weights, inverse: lambda phi: phi @ weights

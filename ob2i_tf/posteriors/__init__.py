@@ -1,8 +1,8 @@
-"""What an agent believes about Q: from a network to Q-values that are acted on.
+"""Beliefs about Q: from a network to the Q-values that an agent acts on.
 
-A posterior wraps the online network. `sample` is what the training agent acts on, `mean` what the
-evaluated agent may act on; both give [B, K, A], so every preference function of acting.py takes
-either. A posterior that learns while the agent acts does so in `observe`.
+A posterior wraps the online network. The training agent acts on `sample`, and evaluation may act
+on `mean`; both return [B, K, A], so every preference function of acting.py takes either. A
+posterior that learns while the agent acts does so in `observe`.
 """
 
 from ob2i_tf.posteriors.adaptive import AdaptivePosterior

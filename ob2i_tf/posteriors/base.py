@@ -1,4 +1,7 @@
-"""The interface of posteriors, and the one of bootstrapped heads."""
+"""The interface of posteriors, and the posterior of bootstrapped heads."""
+
+from collections.abc import Callable
+from typing import Any
 
 import gin
 import numpy as np
@@ -8,31 +11,31 @@ from ob2i_tf import networks, types
 
 
 class Posterior(tf.Module):
-    """The interface, with what most posteriors have in common.
+    """Interface of posteriors, with defaults that suit an ensemble.
 
     Attributes:
-      sets_last_layer: whether it, and not gradients, decides the network's last layer.
-      needs_heads: whether it has to be acted on by a preference that follows a head.
-      compiles: whether XLA can compile it.
+      fits_output_layer: Whether the posterior, not gradients, fits the network's output layer.
+      requires_head_preference: Whether it requires a preference function that follows a head.
+      supports_xla: Whether XLA can compile it.
 
     Args:
-      network: the online network, built.
-      target_network: its twin, built.
+      network: Online network, with its variables.
+      target_network: Target network, with its variables.
       replay: EpisodeReplay.
-      num_envs: environments that the agent acts in.
-      seed: of all random choices that are not the caller's.
+      num_envs: Number of environments that the agent acts in.
+      seed: Seed of all random choices for which the caller passes neither seed nor generator.
     """
 
-    sets_last_layer = False
-    needs_heads = False
-    compiles = True
+    fits_output_layer = False
+    requires_head_preference = False
+    supports_xla = True
 
-    def __init__(self, network, target_network, replay, num_envs, seed):
+    def __init__(self, network: Any, target_network: Any, replay: Any, num_envs: int, seed: int):
         super().__init__(name='posterior')
-        if network.trains_output == self.sets_last_layer:
+        if network.trains_output == self.fits_output_layer:
             raise ValueError(
                 f'{type(self).__name__} needs MultiHeadQNetwork.train_output = '
-                f'{not self.sets_last_layer}'
+                f'{not self.fits_output_layer}'
             )
         self.network = network
         self.target_network = target_network
@@ -40,49 +43,55 @@ class Posterior(tf.Module):
         self._num_envs = num_envs
         self._generator = tf.random.Generator.from_seed(seed)
 
-    def mean(self, observations):
-        """[B, *stack] -> [B, K, A]."""
+    def mean(self, observations: Any) -> tf.Tensor:
+        """The mean: [B, *stack] -> [B, K, A]."""
         return self.network(observations)
 
-    def sample(self, observations, seed):
-        """[B, *stack], and a [2] int seed of stateless draws -> [B, K, A]."""
+    def sample(self, observations: Any, seed: Any) -> tf.Tensor:
+        """A sample: [B, *stack] and a seed [2] int for stateless draws -> [B, K, A]."""
         return self.network(observations, seed)
 
-    def selector(self, observations, seed):
-        """As `sample`: what double Q-learning chooses the next action by."""
+    def double_q_values(self, observations: Any, seed: Any) -> tf.Tensor:
+        """The values by which double Q-learning chooses a', with the shapes of `sample`."""
         return self.sample(observations, seed)
 
-    def following(self, observations, heads, seed):
-        """Q-values [B, K, A], the mean for seed None, and where in them [B] the heads are."""
+    def followed_head(
+        self, observations: Any, heads: Any, seed: Any
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Q-values, the mean if seed is None, and the followed heads' indices [B] in them.
+
+        A posterior may return [B, 1, A] and zeros to compute the followed head alone.
+        """
         q_values = self.mean(observations) if seed is None else self.sample(observations, seed)
         return q_values, heads
 
-    def draw_heads(self, count, rng):
-        """The heads [count] int32 that environments follow from now on."""
+    def draw_heads(self, count: int, rng: np.random.Generator) -> np.ndarray:
+        """Heads [count] int32 for environments to follow from now on."""
         return rng.integers(self.network.num_heads, size=count, dtype=np.int32)
 
-    def evaluation_heads(self, count, rng):
-        """As `draw_heads`, for evaluation; it changes nothing."""
+    def evaluation_heads(self, count: int, rng: np.random.Generator) -> np.ndarray:
+        """Like `draw_heads`, for evaluation; must not change the posterior."""
         return self.draw_heads(count, rng)
 
-    def observe(self, step: types.Step):
+    def observe(self, step: types.Step) -> None:
         """Called after each step of the environments in training."""
 
-    def end(self):
-        """Called when the environments are about to be left."""
+    def end(self) -> None:
+        """Called when an iteration ends, and with it the games in progress."""
 
-    def target_updated(self):
+    def target_updated(self) -> None:
         """Called after each copy into the target network."""
 
-    def state(self):
-        """What a checkpoint keeps as arrays, by name; variables it keeps by itself."""
+    def state(self) -> dict[str, np.ndarray]:
+        """{name: array} that a checkpoint keeps besides the variables."""
         return {}
 
-    def set_state(self, arrays):
+    def set_state(self, arrays: dict[str, np.ndarray]) -> None:
+        """Restores the result of `state`."""
         del arrays
 
-    def compiled_functions(self):
-        """The tf.functions of its own whose traces a run counts."""
+    def compiled_functions(self) -> list[Callable]:
+        """The tf.functions whose traces a run counts."""
         return []
 
 
@@ -90,18 +99,20 @@ class Posterior(tf.Module):
 class EnsemblePosterior(Posterior):
     """The heads as they are (Osband et al. 2016), or the noise of a noisy network.
 
-    A noisy network draws its noise anew for each call of `sample` and `selector`, one draw for all
-    observations of the call (Fortunato et al. 2018, section 3.1); `mean` goes without.
+    A noisy network draws its noise anew for each call of `sample` and `double_q_values`, one draw
+    for all observations of the call (Fortunato et al. 2018, section 3.1); `mean` uses no noise.
     """
 
-    def following(self, observations, heads, seed):
-        return self.network.following(observations, heads, seed)
+    def followed_head(
+        self, observations: Any, heads: Any, seed: Any
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        return self.network.followed_head(observations, heads, seed)
 
 
 class SingleHeadPosterior(Posterior):
-    """One for networks with a single head whose last layer sees the features phi [B, D]."""
+    """Base class for a network with a single head, whose output layer is linear in phi [B, D]."""
 
-    def __init__(self, network, *arguments):
+    def __init__(self, network: Any, *arguments: Any):
         super().__init__(network, *arguments)
         if not isinstance(network, networks.MultiHeadQNetwork):
             raise ValueError(
@@ -113,5 +124,6 @@ class SingleHeadPosterior(Posterior):
                 f'{network.num_heads}'
             )
 
-    def phi(self, observations):
+    def phi(self, observations: Any) -> tf.Tensor:
+        """Inputs of the output layer: [B, *stack] -> [B, D]."""
         return self.network.hidden(observations)[:, 0]

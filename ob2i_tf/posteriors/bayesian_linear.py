@@ -1,11 +1,13 @@
 """Bayesian linear regression on the last layer's features (Bayesian-DQN)."""
 
-from typing import Annotated, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
 
 import gin
 import numpy as np
 import tensorflow as tf
 
+from ob2i_tf import types
 from ob2i_tf.parameters import Above, AtLeast, checked
 from ob2i_tf.posteriors.base import SingleHeadPosterior
 
@@ -17,36 +19,38 @@ _STATES_PER_PASS = 256
 class BayesianLinearPosterior(SingleHeadPosterior):
     """Bayesian-DQN: a posterior over the last layer's weights (Azizzadenesheli et al. 2018).
 
-    Every `regression_period` copies into the target network the weights w_a of each action get the
-    posterior of a linear regression on transitions out of replay, y = r + gamma max_a' w^T phi(s')
-    by the target network:
+    Every `regression_period` copies into the target network, the weights w_a of each action get the
+    posterior of a linear regression on transitions from replay, with y = r + gamma max_a' w^T
+    phi(s') by the target network:
 
         w_a ~ N(mean_a, Cov_a),  Cov_a = (sum phi phi^T / noise_variance + I / prior_variance)^-1,
         mean_a = Cov_a (sum phi y) / noise_variance.
 
-    The mean becomes the last layer of the online and the target network; between regressions
-    gradients train the features below it only. The agent acts greedily by a draw of all w_a, which
-    is kept for `sample_period` agent steps; double Q-learning selects by that draw.
+    The mean becomes the output layer of the online and the target network; gradients only train the
+    features below it. The agent acts greedily by a sample of all w_a, which is kept for
+    `sample_period` agent steps; double Q-learning chooses a' by the same sample.
 
     Args:
-      regression_period: copies into the target network.
-      regression_transitions: drawn from replay for a regression, fewer while it holds fewer.
-      prior_variance, noise_variance: see above.
-      covariance: 'posterior', as above; 'released': prior_variance times that, and I before the
+      regression_period: Copies into the target network per regression.
+      regression_transitions: Transitions drawn from replay per regression; fewer while it holds
+        fewer.
+      prior_variance, noise_variance: See above.
+      covariance: 'posterior', see above; 'released': prior_variance times that, and I before the
         first regression (the released code).
-      sample_period: agent steps; 1 is what the released code does, 1000 what it means to do.
-      initial_std: of the last layer's weights until the first regression.
+      sample_period: Agent steps per sample; the released code's effective value is 1, its intended
+        value 1000.
+      initial_std: Standard deviation of the output layer's weights until the first regression.
     """
 
-    sets_last_layer = True
+    fits_output_layer = True
 
     def __init__(
         self,
-        network,
-        target_network,
-        replay,
-        num_envs,
-        seed,
+        network: Any,
+        target_network: Any,
+        replay: Any,
+        num_envs: int,
+        seed: int,
         regression_period: Annotated[int, AtLeast(1)] = 10,
         regression_transitions: Annotated[int, AtLeast(1)] = 100_000,
         prior_variance: Annotated[float, Above(0)] = 1e-3,
@@ -63,8 +67,8 @@ class BayesianLinearPosterior(SingleHeadPosterior):
             or network.value_scale != 1
         ):
             raise ValueError(
-                'BayesianLinearPosterior takes no MultiHeadQNetwork.dueling, .noise, .prior_scale '
-                'or .value_scale: its values are those of a last layer that it sets'
+                'BayesianLinearPosterior does not support MultiHeadQNetwork.dueling, .noise, '
+                '.prior_scale or .value_scale: it fits the output layer to the values themselves'
             )
         self._regression_period = regression_period
         self._regression_transitions = regression_transitions
@@ -72,9 +76,9 @@ class BayesianLinearPosterior(SingleHeadPosterior):
         self._released = covariance == 'released'
         self._sample_period = sample_period
         self._copies = 0  # Into the target network.
-        kernel = network.heads.output_layer.kernel  # [1, A, D], without a bias that changes.
+        kernel = network.heads.output_layer.kernel  # [1, A, D]; the bias stays 0.
         scale = 1.0 if self._released else np.sqrt(prior_variance)
-        self._cholesky = tf.Variable(
+        self.cholesky = tf.Variable(
             scale * tf.eye(kernel.shape[-1], batch_shape=[kernel.shape[1]]),
             trainable=False,
             name='cholesky',
@@ -83,32 +87,32 @@ class BayesianLinearPosterior(SingleHeadPosterior):
         self._set_mean(initial_std * self._generator.normal(kernel.shape[1:]))
         self._draw()
 
-    def sample(self, observations, seed):
+    def sample(self, observations: Any, seed: Any) -> tf.Tensor:
         return tf.matmul(self.phi(observations), self.drawn, transpose_b=True)[:, None]
 
-    def observe(self, step):
+    def observe(self, step: types.Step) -> None:
         for done in range(1, len(step.actions) + 1):
             if (step.agent_steps + done) % self._sample_period == 0:
                 self._draw()
 
-    def target_updated(self):
+    def target_updated(self) -> None:
         self._copies += 1
         if self._copies % self._regression_period == 0 and self._replay.num_transitions:
             self._regress()
 
     def _regress(self):
         """Refits the posterior and draws from it."""
-        size = self._cholesky.shape
+        size = self.cholesky.shape
         moments = tf.zeros(size, tf.float64), tf.zeros(size[:2], tf.float64)
         left = min(self._regression_transitions, self._replay.num_transitions)
         while left:
             rows = self._replay.sample_transitions(min(left, _STATES_PER_PASS))
             moments = self._add_moments(*moments, *rows[:-1])
             left -= len(rows.actions)
-        mean, covariance = regression_posterior(*moments, *self._variances)
+        mean, covariance = regression_posterior(moments[0], moments[1], *self._variances)
         if self._released:
             covariance *= self._variances[0]
-        self._cholesky.assign(tf.cast(tf.linalg.cholesky(covariance), tf.float32))
+        self.cholesky.assign(tf.cast(tf.linalg.cholesky(covariance), tf.float32))
         self._set_mean(tf.cast(mean, tf.float32))
         self._draw()
 
@@ -131,27 +135,29 @@ class BayesianLinearPosterior(SingleHeadPosterior):
     def _draw(self):
         mean = self.network.heads.output_layer.kernel[0]
         self.drawn.assign(
-            mean + tf.linalg.matvec(self._cholesky, self._generator.normal(self.drawn.shape))
+            mean + tf.linalg.matvec(self.cholesky, self._generator.normal(self.drawn.shape))
         )
 
-    def state(self):
+    def state(self) -> dict[str, np.ndarray]:
         return {'copies': np.array(self._copies)}
 
-    def set_state(self, arrays):
+    def set_state(self, arrays: dict[str, np.ndarray]) -> None:
         self._copies = int(arrays['copies'])
 
-    def compiled_functions(self):
+    def compiled_functions(self) -> list[Callable]:
         return [self._add_moments, self._draw]
 
 
-def regression_posterior(squares, products, prior_variance, noise_variance):
-    """Bayesian linear regression without intercept, for A outputs apart.
+def regression_posterior(
+    squares: tf.Tensor, products: tf.Tensor, prior_variance: float, noise_variance: float
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Bayesian linear regression without intercept, separately for A outputs.
 
     Args:
       squares: [A, D, D], sum of x x^T.
       products: [A, D], sum of x y.
-      prior_variance: of each weight, around 0.
-      noise_variance: of y.
+      prior_variance: Prior variance of each weight, around 0.
+      noise_variance: Variance of the noise of y.
 
     Returns:
       The posterior's means [A, D] and covariances [A, D, D].

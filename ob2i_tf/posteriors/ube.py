@@ -2,13 +2,13 @@
 
 import collections
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
 import gin
 import numpy as np
 import tensorflow as tf
 
-from ob2i_tf import optimizers
+from ob2i_tf import optimizers, types
 from ob2i_tf.parameters import Above, AtLeast, checked
 from ob2i_tf.posteriors.base import SingleHeadPosterior
 from ob2i_tf.seeds import split_seed
@@ -17,37 +17,44 @@ from ob2i_tf.tracing import Compiled
 _STATES_PER_PASS = 256
 
 
+class _Visit(NamedTuple):
+    observation: np.ndarray  # [1, *stack]
+    action: np.ndarray  # [1]
+    nu: float
+    discount: float
+
+
 @gin.configurable(denylist=['seed'])
 @checked
 class UncertaintyBellmanPosterior(SingleHeadPosterior):
     """UBE: a head learns the variance of Q by a Bellman equation (O'Donoghue et al. 2018).
 
-    Its local part is nu = phi^T Sigma_a phi, with Sigma_a = (I / mu + sum of phi phi^T over the
-    visits of a)^-1 kept by Sherman-Morrison updates. The variance u(s, a) is regressed on
+    The local variance is nu = phi^T Sigma_a phi, where Sherman-Morrison updates maintain Sigma_a =
+    (I / mu + sum of phi phi^T over the visits of a)^-1. The variance u(s, a) is regressed on
 
         y_t = nu_t + gamma^2 nu_{t+1} + .. + gamma^2(n-1) nu_{t+n-1} + gamma^2n u(s_{t+n}, a_{t+n})
 
-    on-policy, one gradient step a transition, which the Q-network does not feel. An episode that
-    ends within the n steps ends the sum, at a terminal without u; a truncated one bootstraps with
-    the action that is greedy by `mean`. The agent acts greedily by Q + scale z sqrt(max(u, 0)), z
-    normal, drawn for each action and step.
+    on-policy, with one gradient step per transition, which does not reach the Q-network. The sum
+    stops at the episode's end, with u = 0 at a terminal; a truncated episode bootstraps with the
+    greedy action by `mean`. The agent acts greedily by Q + scale z sqrt(max(u, 0)), with z normal,
+    drawn for each action and step.
 
     Args:
-      scale: their beta.
-      n_steps: 1, or 150 for their better variant.
+      scale: Their beta.
+      n_steps: n; 1, or 150 for their better variant.
       initial_variance: mu.
       hidden_units: ReLU units of u, on the trunk's features.
-      initial_output: bias of u's last layer at the start; a positive one is optimistic.
-      optimizer: builds u's.
+      initial_output: Initial bias of u's last layer; a positive one is optimistic.
+      optimizer: Builds the optimizer of u, see optimizers.py.
     """
 
     def __init__(
         self,
-        network,
-        target_network,
-        replay,
-        num_envs,
-        seed,
+        network: Any,
+        target_network: Any,
+        replay: Any,
+        num_envs: int,
+        seed: int,
         scale: float = 0.01,
         n_steps: Annotated[int, AtLeast(1)] = 1,
         initial_variance: Annotated[float, Above(0)] = 1.0,
@@ -58,8 +65,8 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
         super().__init__(network, target_network, replay, num_envs, seed)
         if network.noise is not None:
             raise ValueError(
-                'UncertaintyBellmanPosterior takes no MultiHeadQNetwork.noise: it explores by its '
-                'variance alone'
+                'UncertaintyBellmanPosterior does not support MultiHeadQNetwork.noise: it explores '
+                'by its variance alone'
             )
         self._scale = scale
         self._n_steps = n_steps
@@ -85,30 +92,33 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
             trainable=False,
             name='covariances',
         )
-        self._optimizer = optimizer()
-        self._optimizer._create_all_weights(self.variance_head.trainable_variables)
+        self.optimizer = optimizer()
+        self.optimizer._create_all_weights(self.variance_head.trainable_variables)
         self._visit = Compiled(self._visit_pair)
         self._learn = Compiled(self._learn_pair)
         self._greedy = Compiled(self._greedy_actions)
-        self._trails = [collections.deque() for _ in range(num_envs)]
-        self._ends = [None] * num_envs  # The newest observation of each environment.
+        self._trails: list[collections.deque[_Visit]] = [
+            collections.deque() for _ in range(num_envs)
+        ]
+        # The newest observation [1, *stack] of each environment.
+        self._ends: list[np.ndarray | None] = [None] * num_envs
 
-    def sample(self, observations, seed):
+    def sample(self, observations: Any, seed: Any) -> tf.Tensor:
         q_values = self.network(observations)
         noise = tf.random.stateless_normal(tf.shape(q_values), seed)
         std = tf.sqrt(tf.maximum(self.variances(observations), 0))
         return q_values + self._scale * noise * std[:, None]
 
-    def selector(self, observations, seed):
+    def double_q_values(self, observations: Any, seed: Any) -> tf.Tensor:
         return self.network(observations, seed)
 
-    def variances(self, observations):
+    def variances(self, observations: Any) -> tf.Tensor:
         """u: [B, *stack] -> [B, A]."""
         return self.variance_head(self.network.features(observations))
 
-    def observe(self, step):
+    def observe(self, step: types.Step) -> None:
         for env, trail in enumerate(self._trails):
-            row = slice(env, env + 1)  # Copies, as environments may use their buffers again.
+            row = slice(env, env + 1)  # Copied, since environments may use their buffers again.
             observation, action = step.observations[row].copy(), step.actions[row].copy()
             nu = float(self._visit(observation, action))
             trail.append(_Visit(observation, action, nu, float(step.discounts[env])))
@@ -118,12 +128,12 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
             if step.episode_over[env]:
                 self._finish(env)
 
-    def end(self):
+    def end(self) -> None:
         for env in range(self._num_envs):
             self._finish(env)
 
     def _finish(self, env):
-        """Learns from what is left of an episode that ended."""
+        """Learns from the remaining visits of an episode that ended."""
         trail, end = self._trails[env], self._ends[env]
         if trail:
             action = self._greedy(end)
@@ -131,7 +141,7 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
                 self._learn_oldest(trail, end, action, rest=0)
 
     def _learn_oldest(self, trail, observation, action, rest):
-        """A step on the oldest visit: nu of all but `rest` visits, then u(observation, action)."""
+        """Fits the oldest visit to nu of all but `rest` visits, then u(observation, action)."""
         total, factor = 0.0, 1.0
         for visit in list(trail)[: len(trail) - rest]:
             total += factor * visit.nu
@@ -147,10 +157,10 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
         )
 
     def _visit_pair(self, observation, action):
-        """nu of a single pair, and the Sherman-Morrison update that takes it in."""
-        # In float64: rounding in the directions not yet seen would swamp those seen often.
+        """nu of a single pair, and its Sherman-Morrison update of the covariance."""
+        # In float64: otherwise rounding errors in unseen directions swamp those seen often.
         phi, action = tf.cast(self.phi(observation)[0], tf.float64), action[0]
-        covariance = tf.gather(self.covariances, action)  # An index would copy all of them.
+        covariance = tf.gather(self.covariances, action)  # Indexing would copy all of them.
         product = tf.linalg.matvec(covariance, phi)
         nu = tf.tensordot(phi, product, 1)
         smaller = covariance - tf.tensordot(product, product, 0) / (1 + nu)
@@ -165,12 +175,12 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
             tape.watch(variables)
             u = tf.gather(self.variance_head(features), action, batch_dims=1)
             loss = tf.reduce_mean(tf.square(total + factor * end - u))
-        self._optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
+        self.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
 
     def _greedy_actions(self, observation):
         return tf.argmax(self.mean(observation)[:, 0], axis=-1, output_type=tf.int32)
 
-    def state(self):
+    def state(self) -> dict[str, np.ndarray]:
         visits = [(env, visit) for env, trail in enumerate(self._trails) for visit in trail]
         if not visits:
             return {}
@@ -184,7 +194,7 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
             'ends': np.concatenate(ends),
         }
 
-    def set_state(self, arrays):
+    def set_state(self, arrays: dict[str, np.ndarray]) -> None:
         self._trails = [collections.deque() for _ in range(self._num_envs)]
         if not arrays:
             return
@@ -199,8 +209,5 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
                 )
             )
 
-    def compiled_functions(self):
+    def compiled_functions(self) -> list[Callable]:
         return [x.function for x in (self._visit, self._learn, self._greedy)]
-
-
-_Visit = collections.namedtuple('_Visit', 'observation action nu discount')

@@ -89,7 +89,9 @@ class Parts(NamedTuple):
             self.agent.policy,
             self.evaluation_policy,
         )
-        functions = [function for part in parts for function in part.compiled_functions()]
+        functions: list[Any] = [
+            function for part in parts for function in part.compiled_functions()
+        ]
         return sum(function.experimental_get_tracing_count() for function in functions)
 
 
@@ -145,7 +147,7 @@ def build(
       replay(observation_shape, history=, seed=, observation_dtype=), see replay.py;
       learner(network, target_network, seed, xla=), see learner.py;
       posterior(network, target_network, replay, num_envs, seed), see posteriors/;
-      update(replay, network, target_network, selector, seed, xla=), see updates.py;
+      update(replay, network, target_network, double_q_values, seed, xla=), see updates.py;
       agent(learner, posterior, update, replay, num_envs, rng, timers, xla=), see agent.py.
 
     Args:
@@ -182,7 +184,7 @@ def build(
     student = learner(online, target, seed_of('learner'), xla='gradient_step' in xla)
     belief = posterior(online, target, memory, num_envs, seed_of('posterior'))
     batches = update(
-        memory, online, target, belief.selector, seed_of('update'), xla='targets' in xla
+        memory, online, target, belief.double_q_values, seed_of('update'), xla='targets' in xla
     )
     timers = logs.Timers()
     actor = agent(

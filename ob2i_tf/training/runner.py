@@ -43,7 +43,6 @@ _NumEnvs = Annotated[int, Within(1, 256)]
 
 # Bindings of these also reach their subclasses.
 config.uses('Runner', 'make_environment', 'EpisodeReplay', 'QLearner', 'Agent')
-config.uses('IndependentQNetworks', 'MultiHeadQNetwork')
 
 
 @gin.configurable
@@ -315,10 +314,11 @@ class Runner:
             self._save()
 
     def _exit_if_asked(self):
-        if self._stop:
+        signal = self._stop.signal
+        if signal:
             logging.warning(
                 'Stopped by %s, saved at %s; run the same command to resume.',
-                self._stop.signal.name,
+                signal.name,
                 self._state.position(self._num_iterations),
             )
-            sys.exit(128 + self._stop.signal)
+            sys.exit(128 + signal)

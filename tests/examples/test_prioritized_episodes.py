@@ -6,6 +6,7 @@ import pytest
 from examples.prioritized_episodes.prioritized_episodes import PrioritizedEpisodeReplay
 from ob2i_tf.training.episode_files import EpisodeFiles
 from tests.episodes import FRAME, make_episode, number_of
+from tests.examples.test_runs import train
 
 LENGTHS = (4, 3, 6, 2, 5)
 
@@ -131,3 +132,11 @@ def test_a_restored_replay_draws_the_same_sequence(tmp_path):
 def test_alpha_below_0():
     with pytest.raises(ValueError, match='PrioritizedEpisodeReplay.alpha must be .*got -1'):
         filled(alpha=-1)
+
+
+def test_a_run_tells_the_errors_of_its_learner_steps(tmp_path):
+    train('prioritized_episodes', tmp_path / 'run')
+    newest = max((tmp_path / 'run' / 'checkpoints').iterdir())
+    priorities = np.load(newest / 'arrays.npz')['replay_priorities']
+    assert len(priorities) == 20  # 200 transitions in episodes of 10.
+    assert len(np.unique(priorities)) > 10 and (priorities != 1).all()

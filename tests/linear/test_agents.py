@@ -59,7 +59,7 @@ def test_what_it_cannot_take_is_refused():
     network = networks.build(
         networks.MultiHeadQNetwork(ACTIONS, 1, hidden_units=4, conv_layers=()), SHAPE, np.float32
     )
-    with pytest.raises(ValueError, match='LinearQNetwork takes, got MultiHeadQNetwork'):
+    with pytest.raises(ValueError, match='LinearQNetwork, got MultiHeadQNetwork'):
         agents.LsviPosterior(network, network, None, 1, 0, 'ucb', HORIZON)
     network = networks.build(agents.LinearQNetwork(ACTIONS, 10), SHAPE, np.float32)
     with pytest.raises(ValueError, match='LinearQNetwork.num_heads = 1, got 10'):
@@ -91,5 +91,5 @@ def test_what_is_out_of_range_is_named(keywords, name):
 
 
 def test_it_is_not_for_xla():
-    with pytest.raises(ValueError, match='cannot be compiled with a LsviPosterior'):
+    with pytest.raises(ValueError, match='cannot be compiled with LsviPosterior'):
         acting.Policy(posterior_of(), acting.mean_preferences, xla=True)

@@ -328,7 +328,7 @@ def test_a_configuration_that_a_part_refuses_leaves_no_trace(tmp_path):
     last = run(other, status=2, EpisodicUpdate__beta=1.5).strip().splitlines()[-1]
     assert last == 'error: EpisodicUpdate.beta must be in 0..1, got 1.5'
     last = run(other, status=2, Runner__evaluation_preferences='@linear').splitlines()[-1]
-    assert last.startswith('error: Runner.evaluation_preferences has to map')
+    assert last.startswith('error: Runner.evaluation_preferences must map')
     last = run(other, status=2, make_environment__num_envs=2).splitlines()[-1]
     assert last.endswith('cannot be bound: it is supplied by the caller; see Runner.num_envs')
     run(other, Runner__num_iterations=0)

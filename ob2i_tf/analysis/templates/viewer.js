@@ -52,7 +52,7 @@ function show(to) {
   slider.setAttribute('aria-valuenow', step);
   slider.setAttribute('aria-valuetext', text);
   byId('frame').src = data.frames[step];
-  byId('frame').alt = `What the agent saw at step ${step}`;
+  byId('frame').alt = `The agent's observation at step ${step}`;
   byId('frame').dataset.step = step;
   table();
   for (const button of byId('spikes').querySelectorAll('button'))
