@@ -89,7 +89,9 @@ class Parts(NamedTuple):
             self.agent.policy,
             self.evaluation_policy,
         )
-        functions = [function for part in parts for function in part.compiled_functions()]
+        functions: list[Any] = [
+            function for part in parts for function in part.compiled_functions()
+        ]
         return sum(function.experimental_get_tracing_count() for function in functions)
 
 

@@ -9,7 +9,7 @@ import uuid
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -40,7 +40,9 @@ class EpisodeFiles:
         self.directory = os.path.abspath(directory)
         self.replay = replay
         self._frame_bytes = math.prod(replay.observation_shape) * replay.observation_dtype.itemsize
-        self._forget_saved()
+        self._segments: list[dict[str, Any]] = []  # Oldest first, as in a manifest.
+        self._written: dict[str, tuple[int, int]] = {}  # File name -> its `disk.identity`.
+        self._unsaved = 0  # Episodes with lower numbers are in segments.
 
     def flush(self) -> None:
         """Writes those new episodes that fill segments ahead of the next `save`.
@@ -106,7 +108,7 @@ class EpisodeFiles:
         for segment in manifest['segments']:
             _verify(self.directory, segment)
 
-        self._forget_saved()
+        self._segments, self._written, self._unsaved = [], {}, 0
         self.replay.clear(manifest['first_id'], manifest['first_transition_id'])
         try:
             self._load_segments(manifest)
@@ -137,11 +139,6 @@ class EpisodeFiles:
 
     def _path(self, segment):
         return os.path.join(self.directory, segment['file'])
-
-    def _forget_saved(self):
-        self._segments = []  # Oldest first, as in a manifest.
-        self._written = {}  # File name -> its `disk.identity`.
-        self._unsaved = 0  # Episodes with lower numbers are in segments.
 
     def _write_new(self, all_of_them):
         if not os.path.isdir(self.directory):  # Not at every flush, since it takes a sync.
@@ -232,16 +229,16 @@ class EpisodeFiles:
                 lengths = np.lib.format.read_array(member, allow_pickle=False)
             with archive.open('steps.npy') as member:
                 steps = np.lib.format.read_array(member, allow_pickle=False)
-            with archive.open('frames.npy') as member:
-                np.lib.format.read_magic(member)
-                np.lib.format.read_array_header_1_0(member)
+            with cast(zipfile.ZipExtFile, archive.open('frames.npy')) as stored:
+                np.lib.format.read_magic(stored)
+                np.lib.format.read_array_header_1_0(stored)
                 for index, length in enumerate(lengths.tolist(), segment['first_id']):
                     if index < replay.first_episode:
-                        member.seek((replay.history + length) * self._frame_bytes, os.SEEK_CUR)
+                        stored.seek((replay.history + length) * self._frame_bytes, os.SEEK_CUR)
                     else:
                         frames = replay.new_frames(length)
                         for chunk in _chunks(frames):
-                            if member.readinto(chunk) != len(chunk):  # type: ignore[attr-defined]
+                            if stored.readinto(chunk) != len(chunk):
                                 raise EOFError('frames are missing')
                         replay.append(frames, steps[:length])
                     steps = steps[length:]

@@ -314,10 +314,11 @@ class Runner:
             self._save()
 
     def _exit_if_asked(self):
-        if self._stop.signal is not None:
+        signal = self._stop.signal
+        if signal:
             logging.warning(
                 'Stopped by %s, saved at %s; run the same command to resume.',
-                self._stop.signal.name,
+                signal.name,
                 self._state.position(self._num_iterations),
             )
-            sys.exit(128 + self._stop.signal)
+            sys.exit(128 + signal)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from examples.vector_cartpole.vector_cartpole import make_vector_cartpole
-from ob2i_tf.environments.watched import Watched
+from ob2i_tf.environments.checked_env import CheckedVectorEnv
 
 
 def balance(observations):
@@ -22,7 +22,9 @@ def test_each_pole_is_cartpole_of_gymnasium(steps, balanced):
     one = gymnasium.make('CartPole-v1').unwrapped
     one.reset()
     ends, lengths = np.zeros(2, int), np.zeros(3, int)
-    with contextlib.closing(Watched(make_vector_cartpole(3, 5, max_episode_steps=limit))) as env:
+    with contextlib.closing(
+        CheckedVectorEnv(make_vector_cartpole(3, 5, max_episode_steps=limit))
+    ) as env:
         seen, _ = env.reset()
         for _ in range(steps):
             actions = balance(seen) if balanced else rng.integers(2, size=3, dtype=np.int32)
