@@ -44,7 +44,11 @@ def ensemble_std(q_values: Any) -> tf.Tensor:
 
 
 class Bonus(tf.Module):
-    """Interface of a bonus. It is traced without AutoGraph.
+    """Interface of a bonus.
+
+    `__call__` is compiled once, without AutoGraph: Python `if` and `for` over tensors do not work.
+    Make variables in `build`; checkpoints keep them. It runs whenever targets are computed, so it
+    sees draws from replay, the same transition many times, and not each visit once.
 
     Attributes:
       needs_whole_episodes: Whether the rows of an Experience must be whole episodes, in order.

@@ -52,7 +52,7 @@ def one_step(
       alpha_2: Weight of next_bonus.
       online_next_q: [B, K, A], the online network at the next observations; if given, a' is its
         argmax (double Q-learning, van Hasselt et al. 2016).
-      next_actions: Chooses a', maps Q-values [B, K, A] to actions [B, K] int32.
+      next_actions: Chooses a', maps Q-values [B, K, A] to actions [B, K].
 
     Returns:
       [B, K].
@@ -76,7 +76,7 @@ def one_step(
             (chooser, 'BKA'),
         ]
     )
-    best = next_actions(chooser)
+    best = tf.cast(next_actions(chooser), tf.int32)
     value = _at(next_q, best) + alpha_2 * tf.gather(next_bonus, best, batch_dims=1)
     return (rewards + alpha_1 * reward_bonus)[:, None] + discounts[:, None] * value
 
@@ -131,7 +131,7 @@ def backward_induction(
       mask_next_bonus: Whether B~ has the factor 1{a' != a_{t+1}}.
       is_last: [T] bool, the last row of each episode, if the rows are several whole episodes in
         succession; None: they are one episode.
-      next_actions: Chooses a', maps Q-values [T, K, A] to actions [T, K] int32; the two readings
+      next_actions: Chooses a', maps Q-values [T, K, A] to actions [T, K]; the two readings
         that use the updated Q~ can only take the argmax.
 
     Returns:
@@ -167,7 +167,7 @@ def backward_induction(
     followed = followed[:, None]
     reward = (rewards + alpha_1 * reward_bonus)[:, None]
     discount = discounts[:, None]
-    best = next_actions(next_q)
+    best = tf.cast(next_actions(next_q), tf.int32)
     best_value = _at(next_q, best)
     best_bonus = alpha_2 * tf.gather(next_bonus, best, batch_dims=1)
     backed_up = best == followed  # 1 - the mask of the paper.

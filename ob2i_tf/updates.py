@@ -123,7 +123,8 @@ class EnsembleUpdate(Update):
       alpha_2: Weight of the bonus B~ of the next value, from the target network, like Q~.
       bonus: A `bonuses.Bonus`; None: no bonus, and no pass of the online network.
       mask_probability: Probability that a head learns from a transition, see `bootstrap_masks`.
-      next_actions: Chooses a', maps Q-values [n, K, A] to actions [n, K] int32.
+      next_actions: Chooses a', maps Q-values [n, K, A] to actions [n, K]. The moments of a
+        UcbBonus and bonus.csv follow the argmax of each head, whatever it chooses.
 
     Raises:
       ValueError: An argument is out of range; the message names the binding.
@@ -224,6 +225,11 @@ class EpisodicUpdate(EnsembleUpdate):
             raise ValueError(
                 f'EpisodicUpdate.beta must be a number or {network.num_heads} numbers, one per '
                 f'head, got {beta}'
+            )
+        if next_actions is not targets.greedy_actions and greedy != 'initial':
+            raise ValueError(
+                "EpisodicUpdate.next_actions needs EpisodicUpdate.greedy = 'initial', got "
+                f'{greedy!r}'
             )
         if last_batch != 'pad' and batching != 'chunks':
             logging.warning(

@@ -934,3 +934,17 @@ def test_targets_of_a_network_in_bfloat16_are_float32():
     # Nothing of a recursion of ten rewards of 1 is rounded to 8 bits.
     without_value = [y[0] - 0.99**10 * y[-1] for y in targets_of]
     np.testing.assert_allclose(without_value[0], without_value[1], atol=1e-2)
+
+
+def test_another_choice_of_the_next_action_needs_the_initial_reading():
+    with pytest.raises(ValueError, match=r"next_actions needs EpisodicUpdate\.greedy = 'initial'"):
+        atari.EpisodicUpdate(*parts()[:3], greedy='updated', next_actions=lambda q: q[..., 0])
+
+
+@pytest.mark.parametrize('update', [atari.EpisodicUpdate, atari.TransitionUpdate])
+def test_next_actions_may_be_of_any_integer_type(update):
+    batches = [
+        update(*parts()[:3], next_actions=choose).next_batch()[0]
+        for choose in (targets.greedy_actions, lambda q: tf.argmax(q, axis=-1))
+    ]
+    np.testing.assert_array_equal(batches[0].targets, batches[1].targets)

@@ -33,6 +33,7 @@ _USES: dict[str, list[str]] = {}
 def uses(name: str, *parts: str) -> None:
     """Declares that the configurable `name` always builds `parts`, whatever gin binds.
 
+    Not needed for the configurable bases of a class, nor for parts that are bindings or defaults.
     A part that is built within `gin.config_scope('s')` is declared as 's/part'.
     """
     _USES.setdefault(name, []).extend(parts)
@@ -155,6 +156,7 @@ class Run:
                 yield reference.scopes or scopes, values.selector(reference.name)
             with contextlib.suppress(ValueError):  # Reported by `check_values`.
                 yield from ((scopes, s) for s in _selected(self.expand(node[name]), p.hint))
+        yield from ((scopes, base) for base in values.bases(selector))
         for name, parts in _USES.items():
             if selector in values.REGISTRY.matching_selectors(name):
                 for part in parts:

@@ -173,6 +173,13 @@ def parameters(selector: str) -> dict[str, Parameter]:
     }
 
 
+def bases(selector: str) -> list[str]:
+    """Configurables that a configurable class inherits from: its constructor may call theirs."""
+    wrapped = REGISTRY[selector].wrapped
+    ancestors = set(wrapped.__mro__[1:]) if inspect.isclass(wrapped) else set()
+    return [name for name, other in REGISTRY.items() if other.wrapped in ancestors]
+
+
 def bindable(selector: str) -> dict[str, Parameter]:
     """The parameters of a configurable that gin may bind."""
     return {name: p for name, p in parameters(selector).items() if p.bindable}

@@ -137,8 +137,8 @@ class LinearMdp(gymnasium.Env):
 
     def _observe(self):
         """Features at this step; zeros after the last one."""
-        num_features = self.mdp.features.shape[-1]
-        observation = np.zeros(self.observation_space.shape or (), np.float32)
+        _, num_actions, num_features = self.mdp.features.shape
+        observation = np.zeros((num_actions, self.mdp.horizon * num_features), np.float32)
         if self._step < self.mdp.horizon:
             block = slice(self._step * num_features, (self._step + 1) * num_features)
             observation[:, block] = self.mdp.features[self._state]

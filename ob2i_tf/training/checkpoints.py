@@ -1,6 +1,7 @@
 """Checkpoints that are intact or absent: written aside, verified, then renamed.
 
-A checkpoint is a folder named by its agent steps in 12 digits, such as 000001000000.
+A checkpoint is a folder named by its agent steps in 12 digits, such as 000001000000; a
+second one of the same agent steps gets the suffix -1. Only `_name`, `_unused` and `_parse` know.
 """
 
 import io
@@ -45,14 +46,14 @@ class Checkpoints:
         """Saves a checkpoint; if anything fails, earlier ones are unaffected.
 
         Args:
-          agent_steps: Name of the checkpoint; a later one of the same name gets a suffix.
+          agent_steps: Agent steps that the run has taken, which name the checkpoint.
           write: Called with an empty folder; writes the files of the checkpoint there.
 
         Raises:
           OSError: The disk is full or cannot be written to.
           CheckpointError: The files fail verification after writing.
         """
-        final = self._unused(f'{agent_steps:012d}')
+        final = self._unused(_name(agent_steps))
         aside = self._directory / (_WRITING + final.name)
         shutil.rmtree(aside, ignore_errors=True)
         try:
@@ -142,13 +143,22 @@ def newest_first(directory: Path) -> list[Path]:
         paths = list(directory.iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return []
-    named = (path for path in paths if re.fullmatch(r'\d+(-\d+)?', path.name))
-    return sorted(named, key=lambda p: [*map(int, p.name.split('-'))], reverse=True)
+    return sorted(filter(_parse, paths), key=_parse, reverse=True)
 
 
 def agent_steps(path: Path) -> int:
     """Agent steps that a run had taken when it saved the checkpoint in folder `path`."""
-    return int(path.name.partition('-')[0])
+    return _parse(path)[0]
+
+
+def _name(agent_steps):
+    return f'{agent_steps:012d}'
+
+
+def _parse(path):
+    """(agent steps, suffix) of the folder of a checkpoint; () of any other path."""
+    match = re.fullmatch(r'(\d+)(?:-(\d+))?', path.name)
+    return (int(match[1]), int(match[2] or 0)) if match else ()
 
 
 def write_content(

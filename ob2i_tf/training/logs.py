@@ -1,8 +1,8 @@
 """Logs of a run: CSV tables, TensorBoard, progress, timers and profiles.
 
-To log another number per iteration, add it to the scalars in `RunLogs.write_iteration`; if it also
-belongs in a CSV table, add its column to `run_folder.COLUMNS`. Numbers that the learner or a bonus
-reports are averaged in `Means` under the names in their reports.
+To log another number per iteration, see `RunLogs.write_iteration`: for TensorBoard alone, add it to
+`scalars`; for train.csv and TensorBoard, to `train` and to `run_folder.COLUMNS['train']`. What the
+learner or an update reports is averaged in `Means` under the names in their reports.
 """
 
 import collections

@@ -41,9 +41,6 @@ _Steps = Annotated[int, AtLeast(0)]
 # ALE takes 0.1 s for each, in one call that no signal interrupts.
 _NumEnvs = Annotated[int, Within(1, 256)]
 
-# Bindings of these also reach their subclasses.
-config.uses('Runner', 'make_environment', 'EpisodeReplay', 'QLearner', 'Agent')
-
 
 @gin.configurable
 @checked

@@ -508,3 +508,13 @@ def test_a_configuration_that_needs_more_memory_than_there_is_is_wrong():
     )
     with memory, config.construction_errors():
         np.empty((10**10, 10**7))
+
+
+def test_bindings_of_a_base_class_reach_its_subclass():
+    @gin.configurable('DerivedTrial', module='config_test')
+    class DerivedTrial(Early):
+        def __init__(self, extra: int = 0, **keywords):
+            super().__init__(**keywords)
+
+    load('Trial.update = @DerivedTrial', 'Early.beta = 0.25', 'DerivedTrial.extra = 2')
+    assert 'Early.beta = 0.25' in resolved() and 'DerivedTrial.extra = 2' in resolved()
