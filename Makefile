@@ -1,5 +1,6 @@
-# make train   set up .venv once, then train by the paper's protocol (run again: goes on)
+# make train   set up .venv once, then train by the paper's protocol (run it again to resume)
 # make test    set up and run the tests
+# make check   set up, and check format, lint and types
 # make mutants set up, change the code in 60 places, one at a time, and see whether the tests notice
 # make golden  set up, and compare small runs with those of the commit REF, byte for byte
 # make bench   set up and run the benchmarks
@@ -12,15 +13,21 @@ VENV ?= .venv
 ARGS ?=
 TEST_EXTRAS ?= test,maze,deepsea,analysis,sweep
 BIN := $(VENV)/bin
+CHECK := $(VENV)/check
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
 
-.PHONY: train test mutants golden bench clean
+.PHONY: train test check mutants golden bench clean
 
 train: $(VENV)/installed
 	$(BIN)/python run_experiment.py --gin_files=ob2i_atari.gin $(ARGS)
 
 test: $(VENV)/installed-test
 	$(BIN)/python -m pytest $(ARGS)
+
+check: $(VENV)/installed-test $(CHECK)/installed
+	$(CHECK)/bin/ruff format --check .
+	$(CHECK)/bin/ruff check .
+	$(CHECK)/bin/mypy --python-executable=$(BIN)/python
 
 mutants: $(VENV)/installed-test
 	$(BIN)/python -m tests.mutants $(ARGS)
@@ -46,5 +53,10 @@ $(VENV)/installed-test: $(VENV)/created setup.py constraints.txt
 	$(INSTALL) -e '.[$(TEST_EXTRAS)]'
 	@touch $@ $(VENV)/installed
 
+$(CHECK)/installed: $(VENV)/created requirements-check.txt
+	$(BIN)/python -m venv $(CHECK)
+	$(CHECK)/bin/python -m pip install --disable-pip-version-check --quiet -r requirements-check.txt
+	@touch $@
+
 clean:
-	rm -rf build dist *.egg-info .pytest_cache
+	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -39,7 +39,10 @@ setup(
     python_requires='>=3.10,<3.12',
     packages=find_packages(include=['ob2i_tf', 'ob2i_tf.*']) + list(DATA),
     package_dir=DATA,
-    package_data={package: ['*'] for package in (*DATA, 'ob2i_tf.analysis.templates')},
+    package_data={
+        'ob2i_tf': ['py.typed'],
+        **{package: ['*'] for package in (*DATA, 'ob2i_tf.analysis.templates')},
+    },
     entry_points={'console_scripts': ['ob2i-tf = ob2i_tf.training.main:main']},
     # TF-Agents pins typing-extensions 4.5.0. The lower bounds keep pip from walking back through
     # years of releases in search of a set that accepts it.

@@ -1,14 +1,14 @@
-"""One table of what a row costs on this machine, at its own sizes on Breakout, beside floors.
+"""Prints the cost of each part of a method on this machine, on Breakout, beside lower bounds.
 
   python -m benchmarks                                # OB2I; about six minutes on 2 CPU cores
-  python -m benchmarks --gin_file=bebu_ucb_atari.gin  # another row with a MultiHeadQNetwork
+  python -m benchmarks --gin_file=bebu_ucb_atari.gin  # another method with a MultiHeadQNetwork
   python -m benchmarks --gin_bindings='Runner.xla = ("acting", "targets", "gradient_step")'
   python -m benchmarks --quick                        # fewer repetitions
 
-A floor is what the operations take at the speed of a large matrix product, plus what the bytes that
-have to be moved take at the speed of memory, both measured in the same run. Times are medians. Run
-it with nothing else running; on shared machines single figures move by 10 to 25 % from run to run,
-so compare only what stands in one table.
+Sizes are those of the gin file. A floor is the time of the operations at the speed of a large
+matrix product, plus the time to move the necessary bytes at the speed of memory, both measured in
+the same run. Times are medians. Run it on an idle machine; on shared machines single figures vary
+by 10 to 25 % from run to run, so compare only within a table.
 """
 
 import argparse
@@ -39,11 +39,11 @@ from ob2i_tf.training.runner import Runner  # noqa: E402
 from tests import oracle  # noqa: E402
 
 STACK = (84, 84, 4)
-ADAM_BYTES = 7  # Times the parameters': gradient read, weights and two moments read and written.
+ADAM_BYTES = 7  # Per byte of parameters: reads the gradient, reads and writes 3 other arrays.
 
 
 class Parts:
-    """The network, learner, policy and update of a row, and the machine that they run on."""
+    """The parts of a method, and the machine that they run on."""
 
     def __init__(self, runner, machine, seconds):
         self.machine, self.seconds = machine, seconds
@@ -64,7 +64,7 @@ class Parts:
 
     def acting_rows(self):
         preferences = {
-            'one head an episode (OB2I, BEBU)': acting.head_preferences,
+            'one head per episode (OB2I, BEBU)': acting.head_preferences,
             'all heads, UCB (BEBU-UCB)': acting.ucb_preferences,
             'all heads, IDS (BEBU-IDS)': acting.ids_preferences,
             'all heads, vote (evaluation)': acting.vote_preferences,
@@ -107,7 +107,7 @@ class Parts:
             self.agent.replay.add_episode(random_episode(length, self.rng))
 
     def target_rows(self):
-        passes = 1 + isinstance(self.update.bonus, bonuses.UcbBonus)  # Which asks for B's values.
+        passes = 1 + isinstance(self.update.bonus, bonuses.UcbBonus)  # It needs the Q-values for B.
         for length in (40, 500, 2000):
             memory = replay.EpisodeReplay(STACK[:2], 10_000, history=4)
             memory.add_episode(random_episode(length, self.rng))
@@ -180,7 +180,7 @@ def environment_rows(seconds):
         with contextlib.closing(environments.make('Breakout', num_envs=count)) as env:
             env.reset()
             step = median_ms(lambda: env.step(rng.integers(4, size=count)), seconds)
-        yield f'environments alone, {plural(count)}: a step of all', step, None
+        yield f'environments alone, {plural(count)}: one step of all', step, None
 
 
 def whole_run(file, bindings, num_envs, steps):
@@ -219,7 +219,7 @@ def main():
     seconds = 1.0 if arguments.quick else 3.0
     machine = Machine(seconds)
     print(f'{arguments.gin_file} {" ".join(arguments.gin_bindings)}\n\n{machine}\n')
-    print('| what | median, ms | floor, ms | reached |\n|---|---:|---:|---:|')
+    print('| part | median, ms | floor, ms | reached |\n|---|---:|---:|---:|')
     with tempfile.TemporaryDirectory() as folder:
         config.load(
             [arguments.gin_file],

@@ -1,12 +1,12 @@
-"""Seconds to save and to load, and bytes on disk, at 100k and 1M transitions of Atari.
+"""Times to save and load, and sizes on disk, with 100k and 1M transitions of Atari.
 
   python -m benchmarks.checkpoints                  # 100,000 and 1,000,000; needs 9 GB of memory
   python -m benchmarks.checkpoints --transitions 100000
 
-Frames are of Breakout under random play, 20,000 transitions over and over (further apart than a
-compressor looks back). "flushed" is what the runner does: whole segments are written while the run
-trains, and a save, such as SIGTERM's, writes what is left. The variables are those of
-ob2i_atari.gin: two networks of 10 heads, Adam's two moments.
+Frames are from Breakout under random play: 20,000 transitions, repeated at distances beyond the
+window of the compressor. "flushed" means that, as in a run, complete segments are written during
+training and a save, such as that after SIGTERM, writes the rest. The variables are those of
+ob2i_atari.gin: two networks of 10 heads and Adam's two moments.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-# Before TensorFlow: it picks Keras 2.
+# Before TensorFlow, since ob2i_tf selects Keras 2.
 from ob2i_tf import environments, networks, optimizers, replay, types
 from ob2i_tf.learner import QLearner
 from ob2i_tf.training.episode_files import EpisodeFiles
@@ -37,7 +37,7 @@ UNIQUE = 20_000  # Transitions.
 
 
 def episodes(count):
-    """Episodes of `count` transitions in all, of random play."""
+    """Episodes of random play, with `count` transitions in all."""
     rng, env = np.random.default_rng(0), environments.make('Breakout')
     stack, made = env.reset()[0][0], []
     frames, context = [stack[..., -1]], np.moveaxis(stack[..., :-1], -1, 0).copy()
@@ -61,7 +61,7 @@ def episodes(count):
 
 
 def fill(memory, made, transitions, files=None):
-    """Adds episodes until there are so many transitions; flushes `files` after each."""
+    """Adds episodes up to `transitions`, flushing `files` after each; returns the longest flush."""
     longest = 0.0
     while memory.num_transitions < transitions:
         for episode in made:
@@ -122,7 +122,7 @@ def variable_rows():
 
 
 def preemption_rows(transitions):
-    """The program itself on ob2i_atari.gin, acting at random, stopped after so many agent steps."""
+    """The program on ob2i_atari.gin, acting at random, stopped after `transitions` agent steps."""
     settings = {
         'Runner.training_steps': 10_000_000,
         'Agent.learning_starts': 10_000_000,
@@ -160,12 +160,14 @@ def main():
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument('--transitions', type=int, nargs='*', default=[100_000, 1_000_000])
-    parser.add_argument('--preempt', type=int, default=50_000, help='agent steps; 0: not')
+    parser.add_argument(
+        '--preempt', type=int, default=50_000, help='agent steps before SIGTERM; 0: skip'
+    )
     arguments = parser.parse_args()
     print(
         f'{platform.machine()}, {os.cpu_count()} cores, '
         f'{psutil.virtual_memory().total / 2**30:.0f} GiB, load {os.getloadavg()[0]:.1f} at the '
-        'start\n\n| what | | |\n|---|---:|---|'
+        'start\n\n| measurement | | |\n|---|---:|---|'
     )
     made = episodes(UNIQUE) if arguments.transitions else []
     groups = [(variable_rows,)]
@@ -173,7 +175,7 @@ def main():
         groups += [(save_and_load_rows, count, made), (flush_rows, count, made)]
     groups += [(preemption_rows, arguments.preempt)] if arguments.preempt else []
     for group in groups:
-        # A process each: what a replay of a million took is not given back before its end.
+        # Separate processes, since the memory of a large replay is only freed at a process's end.
         context = multiprocessing.get_context('spawn')
         with concurrent.futures.ProcessPoolExecutor(1, context) as pool:
             for name, value, unit in pool.submit(_listed, *group).result():

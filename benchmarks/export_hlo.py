@@ -1,11 +1,12 @@
-"""Writes the compiled core as HLO, which an XLA runtime without TensorFlow can check and time.
+"""Exports the compiled core as HLO, to be checked and timed by an XLA runtime without TensorFlow.
 
   python -m benchmarks.export_hlo --out=gpu_check
   python -m benchmarks.time_hlo gpu_check/*.hlo --save    # here, with jax: the reference
   python -m benchmarks.time_hlo gpu_check/*.hlo           # on the GPU machine, with jax
 
 It needs no GPU. Shapes are the paper's on Atari: 10 heads of 512 units, 4 actions, batch 32. Each
-NAME.hlo comes with NAME.json, the kind and shape of its inputs in order: arguments, then variables.
+NAME.hlo comes with NAME.json: the kinds and shapes of its inputs in order, arguments before
+variables.
 """
 
 import argparse
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-import ob2i_tf  # noqa: F401  # isort: skip  # It selects Keras 2, before TensorFlow comes.
+import ob2i_tf  # noqa: F401  # isort: skip  # Selects Keras 2, so it precedes TensorFlow.
 import tensorflow as tf
 
 from ob2i_tf import (
@@ -49,7 +50,7 @@ def export(path, function, *arguments):
 
 
 def functions(network_settings, lengths, env_counts):
-    """(name, compiled function, its arguments) of all that a training run computes."""
+    """(name, compiled function, its arguments) of everything that a training run computes."""
     network, target_network = (
         networks.build(
             networks.MultiHeadQNetwork(4, seed=seed, **network_settings), STACK, tf.uint8
@@ -102,7 +103,7 @@ def functions(network_settings, lengths, env_counts):
 
 
 def targets_of_one_episode(update):
-    """Compiled; its rows are of episode 0 all."""
+    """The compiled targets of an update, for rows of a single episode."""
 
     @tf.function(jit_compile=True)
     def compute(frames, actions, rewards, discounts):
@@ -114,7 +115,7 @@ def targets_of_one_episode(update):
 
 
 def backward_induction(greedy):
-    """Compiled, with bonuses that are as cheap to make as they come."""
+    """The compiled backward induction, with bonuses that cost nothing to compute."""
 
     @tf.function(jit_compile=True)
     def induction(rewards, actions, next_q):

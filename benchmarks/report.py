@@ -1,9 +1,9 @@
-"""What a report of all the paper's runs costs: 49 games, 5 seeds, 4 methods, made-up scores.
+"""The cost of a report on as many runs as the paper's: 49 games, 5 seeds, 4 methods.
 
   python -m benchmarks.report
 
-Writes the run folders as complete runs leave them, without checkpoints: 50 iterations each. Then it
-starts `python -m ob2i_tf.analysis` on them as a user does, and prints a Markdown table.
+It makes up run folders of complete runs with 50 iterations each, without checkpoints, starts
+`python -m ob2i_tf.analysis` on them as a user does, and prints a Markdown table.
 """
 
 import argparse
@@ -25,7 +25,7 @@ def megabytes(path):
     return sum(file.stat().st_size for file in files) / 1e6
 
 
-# A process of its own: processor seconds, and megabytes of memory at its peak, are the report's.
+# A separate process, so that processor seconds and peak memory (MB) are those of the report.
 _MEASURED = """
 import resource, sys
 from ob2i_tf.analysis import __main__
@@ -60,11 +60,11 @@ def main():
         print(f'| {count} runs, {megabytes(runs):.1f} MB | |\n|---|---:|')
         for name, value, unit in (
             ('the report', seconds, 's'),
-            ('of one processor', processor_seconds, 's'),
-            ('memory at its peak', peak, 'MB'),
+            ('processor time', processor_seconds, 's'),
+            ('peak memory', peak, 'MB'),
             ('report.html', megabytes(out / 'report.html'), 'MB'),
             (f'figures/, {pictures} as PNG and SVG', megabytes(out / 'figures'), 'MB'),
-            ('the whole folder', megabytes(out), 'MB'),
+            ('the complete folder', megabytes(out), 'MB'),
         ):
             print(f'| {name} | {value:.1f} {unit} |')
 

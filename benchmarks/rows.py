@@ -1,13 +1,13 @@
-"""What each row of the paper's tables costs on this machine, whole runs side by side.
+"""The cost of each Atari method on this machine, complete runs side by side.
 
-  python -m benchmarks.rows                      # every Atari row, twice; about half an hour
+  python -m benchmarks.rows                      # every Atari method, twice; about half an hour
   python -m benchmarks.rows ob2i_atari.gin ...   # some of them
   python -m benchmarks.rows --rounds=1           # once
 
-Each run is the program itself on Breakout, at the sizes of its gin file, with 1 environment. Of
-four iterations the first and the third, in which TensorFlow traces, do not count; the second acts
-only, the fourth acts and learns. Rows are run in turn, in each round in the opposite order, and the
-fastest of a row's runs is reported: what else a machine does only slows a run down.
+Each run is the program on Breakout, at the sizes of its gin file, with 1 environment. Of its four
+iterations the first and the third, in which TensorFlow traces, do not count; the second only acts,
+the fourth acts and learns. Methods run in turn, in each round in the opposite order. The fastest
+run of each is reported, since other work on the machine only slows runs down.
 """
 
 import argparse
@@ -19,14 +19,14 @@ from pathlib import Path
 
 from ob2i_tf import config
 
-STEPS = 240  # Agent steps an iteration.
+STEPS = 240  # Agent steps per iteration.
 SETTINGS = {
     'Runner.num_iterations': 4,
     'Runner.training_steps': STEPS,
     'Runner.evaluation_steps': 0,
     'Agent.warmup': "'epsilon_greedy'",
     'Agent.learning_starts': 2 * STEPS,
-    'linear.start': 0.1,  # So that games begin, and end.
+    'linear.start': 0.1,  # So that games start, and end.
     'linear.final': 0.1,
     'EpisodeReplay.capacity_transitions': 10_000,
 }
@@ -56,7 +56,7 @@ def speeds(file):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('files', nargs='*', help='gin files; all Atari rows without')
+    parser.add_argument('files', nargs='*', help='gin files; default: all Atari methods')
     parser.add_argument('--rounds', type=int, default=2)
     arguments = parser.parse_args()
     rows = [file for file in config.available() if file.endswith('_atari.gin')]
@@ -70,7 +70,7 @@ def main():
         {file: max(rates[i] for rates in rounds[file]) for file in files} for i in range(2)
     )
     print(
-        '| gin file | acting: ms an agent step | learning: agent steps/s | of OB2I |\n'
+        '| gin file | acting: ms per agent step | learning: agent steps/s | of OB2I |\n'
         '|---|---:|---:|---:|'
     )
     reference = learning.get('ob2i_atari.gin', float('nan'))

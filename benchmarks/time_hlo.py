@@ -1,12 +1,12 @@
-"""Checks and times what export_hlo wrote, on what JAX runs on; needs only jax and numpy.
+"""Checks and times the files of export_hlo on JAX's default device; needs only jax and numpy.
 
   python time_hlo.py gpu_check/*.hlo --save    # on a CPU: writes NAME.npz, the reference
-  python time_hlo.py gpu_check/*.hlo           # on a GPU: times, and compares where there is one
+  python time_hlo.py gpu_check/*.hlo           # on a GPU: times, and compares with a reference
 
-Inputs are random and the same everywhere: integers below 4, bytes over their range, floats
-|N(0, 0.05)|. The table has, for each function, megabytes of inputs, seconds to compile, times
-(median, 10th and 90th percentile), GFLOP by XLA's count, TFLOP/s, and the relative difference from
-the reference (in the norm of each output, the largest) or whether all outputs are finite.
+Inputs are random, and equal on all machines: integers below 4, bytes over their range, floats
+|N(0, 0.05)|. For each function the table has megabytes of inputs, seconds to compile, times
+(median, 10th and 90th percentile), GFLOP as counted by XLA, TFLOP/s, and the relative difference
+from the reference (largest over outputs, in the norm) or else whether all outputs are finite.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def run(executable, host, device):
 
 
 def check(outputs, reference):
-    """What is to be said of the outputs, beside a reference {index: array} if there is one."""
+    """The verdict on the outputs, given a reference {index: array} or None."""
     floats = [x for x in outputs if x.dtype.kind == 'f']
     if not all(np.isfinite(x).all() for x in floats):
         return 'NOT FINITE'

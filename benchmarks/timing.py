@@ -1,4 +1,4 @@
-"""What benchmarks share: timing, what the machine can do, and what the work needs at least."""
+"""Shared by benchmarks: timing, the speed of the machine, and lower bounds of the work."""
 
 import functools
 import os
@@ -9,14 +9,14 @@ import time
 import numpy as np
 import psutil
 
-import ob2i_tf  # noqa: F401  # isort: skip  # It selects Keras 2, before TensorFlow comes.
+import ob2i_tf  # noqa: F401  # isort: skip  # Selects Keras 2, so it precedes TensorFlow.
 import tensorflow as tf
 
 from ob2i_tf import types
 
 
 def median_ms(call, seconds, least=5):
-    """Median milliseconds of `call`, after two calls that are not counted."""
+    """Median milliseconds of `call`, after two uncounted calls."""
     call()
     call()
     times, end = [], time.perf_counter() + seconds
@@ -41,7 +41,7 @@ def random_episode(length, rng, num_actions=4):
 
 
 class Machine:
-    """Speeds that floors are made of.
+    """Speeds of the machine, from which floors follow.
 
     Attributes:
       gflops: GFLOP/s of a product of 2048 x 2048 float32 matrices.
@@ -57,7 +57,7 @@ class Machine:
         self.gigabytes = 3 * 4 * (1 << 26) / median_ms(add, seconds) / 1e6  # 2 reads, 1 write.
 
     def floor_ms(self, flops, size):
-        """Milliseconds that `flops` operations and `size` bytes moved take one after the other."""
+        """Milliseconds for `flops` operations and then moving `size` bytes."""
         return 1e3 * (flops / (1e9 * self.gflops) + size / (1e9 * self.gigabytes))
 
     def __str__(self):
@@ -74,9 +74,9 @@ def flops_per_state(network, observation_shape, num_heads=None):
     """Operations of one state's forward pass through a MultiHeadQNetwork, biases aside.
 
     Args:
-      network: built.
-      observation_shape: of a stack.
-      num_heads: how many heads are computed; None: all.
+      network: Built network.
+      observation_shape: Shape of a stack.
+      num_heads: Number of heads that are computed; None: all.
     """
     x, flops = tf.zeros((1, *observation_shape)), 0
     for layer in network.trunk:

@@ -1,11 +1,11 @@
-"""The fault campaign: every kind of fault, on real runs, as a table.
+"""The fault campaign: tries every kind of fault on real runs, and prints a table.
 
-  python -m campaigns                      # all of it
-  python -m campaigns kills --count=50     # one kind, so many tries
-  python -m campaigns --out docs/results/faults.md
+  python -m campaigns                      # all kinds
+  python -m campaigns kills --count=50     # one kind, 50 tries
+  python -m campaigns --out faults.md
 
-Mounting (full and read-only disks, the missing ROM) needs root; without, these are skipped and the
-table says so. Exit status: 0 if every try was survived.
+Mounting (full and read-only disks, the missing ROM) needs root; without root these kinds are
+skipped, and the table says so. Exit status: 0 if every try was survived.
 """
 
 import argparse
@@ -30,11 +30,11 @@ def machine():
 
 
 def table(outcomes, skipped):
-    """Markdown: fault, tries, survived, what was seen."""
+    """Markdown: fault, tries, number survived, observations."""
     by_fault = collections.defaultdict(list)
     for outcome in outcomes:
         by_fault[outcome.fault].append(outcome)
-    yield '| fault | tried | survived | what was seen |'
+    yield '| fault | tried | survived | observed |'
     yield '|---|---:|---:|---|'
     for fault, tries in by_fault.items():
         bad = [o.wrong for o in tries if o.wrong]
@@ -54,12 +54,12 @@ def main(argv=None):
         nargs='*',
         metavar='KIND',
         choices=[*campaign.ALL, []],
-        help=f'of {", ".join(campaign.ALL)}; all without',
+        help=f'kinds of fault, by default all: {", ".join(campaign.ALL)}',
     )
     parser.add_argument(
         '--count',
         type=cli.count,
-        help='tries of each kind that has several, instead of its own number',
+        help='tries of each kind that has several, in place of its default',
     )
     parser.add_argument('--seed', type=int, default=0)
     parser.add_argument('--out', help='file for the table')

@@ -1,4 +1,4 @@
-"""Faults, each tried on real runs; every function yields an Outcome a try."""
+"""Faults, each tried on real runs; every function yields one Outcome per try."""
 
 import dataclasses
 import functools
@@ -15,23 +15,23 @@ from campaigns import injections, power, runs, unsound
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """One try: which fault, what was wrong afterwards ('' if nothing was), what the user saw."""
+    """One try: the fault, what was wrong afterwards ('' if nothing), and what the user saw."""
 
     fault: str
     wrong: str
     seen: str
 
 
-RESUMED = 'the same command ends with the rows of a run never disturbed'
+RESUMED = 'the same command ends with the rows of an undisturbed run'
 
 
 class Skipped(Exception):
-    """A fault that this machine does not let us try."""
+    """This machine does not allow the fault to be tried."""
 
 
 @functools.cache
 def straight(bindings=runs.BINDINGS):
-    """Folder of a run that nothing disturbed."""
+    """Folder of an undisturbed run."""
     base_dir = Path(tempfile.mkdtemp(prefix='faults-')) / 'run'
     status, printed = runs.run(base_dir, bindings)
     assert status == 0, printed
@@ -39,12 +39,12 @@ def straight(bindings=runs.BINDINGS):
 
 
 def finish(base_dir, had, bindings=runs.BINDINGS, output=None, half_deleted=False):
-    """Runs to the end after a disturbance; what is wrong then.
+    """Runs to the end after a disturbance; returns what is wrong then, or ''.
 
     Args:
-      base_dir: The folder.
-      had: Checkpoints, of which the newest, or a newer one, has to be there still.
-      bindings: Of the run.
+      base_dir: Run folder.
+      had: Checkpoints, of which the newest, or a newer one, must still exist.
+      bindings: Bindings of the run.
       output: See `runs.Started`.
       half_deleted: Whether older checkpoints may be damaged.
     """
@@ -117,7 +117,7 @@ SHORT = (*runs.BINDINGS, 'Runner.num_iterations = 2')  # Saves after 10, 20, 24,
 
 
 def _recorded(folder, *deaths):
-    """Journals of SHORT, run in `folder` by one process for each of the deaths; (): to the end."""
+    """Journals of SHORT, run in `folder` by one process per death; (): to the end."""
     journals = []
     for number, death in enumerate(deaths):
         journals.append(folder / f'journal{number}')
@@ -140,7 +140,7 @@ def _scratch_disk():
 
 
 def _after_cut(cut):
-    """What is wrong with the run that resumes after a power cut."""
+    """What is wrong with the run that resumes after a power cut, or ''."""
     with tempfile.TemporaryDirectory() as folder:
         power.write(cut.left, folder)
         return finish(
@@ -153,12 +153,12 @@ def _after_cut(cut):
 
 
 def power_cuts(rng, count=None):
-    """Power cuts at every operation of a run, which dies in its third save and is then resumed."""
+    """Power cuts at every operation of a run that dies in its third save and is then resumed."""
     folder = _scratch_disk()
     journals = _recorded(folder, _dies_in_save(3), ())
     cuts = power.cuts(journals, folder / 'disk', rng, losses=(1, 0.5, 0.5, 0.1))
     shutil.rmtree(folder)
-    # All lost after the first saves comes first: a small count tries no more.
+    # Those with everything lost after a save come first, in case `count` is small.
     rng.shuffle(cuts)
     cuts.sort(key=lambda cut: cut.saved if cut.operation == 'saved' and cut.loss == 1 else '~')
     for cut in cuts[:count]:
@@ -169,12 +169,12 @@ def power_cuts(rng, count=None):
 
 
 def power_cuts_after_faults(rng, count=None):
-    """All lost after the first save of a run that met a kill, or another cut, before it."""
+    """Everything lost after the first save of a run that suffered a kill or a cut before it."""
     folder = _scratch_disk()
     journals = _recorded(folder, _dies_in_save(1))
     operations = [entry[0] for entry in power.read(journals[0])]
     cuts = power.cuts(journals, folder / 'disk', rng, losses=[0.5] * 8)
-    # Folders kept and files lost comes first: a folder that exists is not made and synced again.
+    # Those that keep folders and lose files come first: existing folders are not synced again.
     replay = Path('games/run/replay')
     files = lambda left: sum(content is not None for content in left.values())  # noqa: E731
     cuts.sort(key=lambda cut: (replay not in cut.left, files(cut.left)))
@@ -201,7 +201,7 @@ STARTS = {'a run': (), 'a resume': _dies_in_save(4), 'a resume with replay': _di
 
 
 def kills_before_operations(rng, count=None, starts=STARTS):
-    """SIGKILL before every operation in turn: of a run, and of two that are resumed."""
+    """SIGKILL before each operation in turn, of a run and of two resumed runs."""
     cases, disks = [], {}
     for name, death in starts.items():
         folder = _scratch_disk()
@@ -243,7 +243,7 @@ DAMAGES = {
 
 
 def damages(rng, count=None):
-    """Every file of a run folder truncated, emptied, bit-flipped and deleted in turn."""
+    """Each file of a run folder truncated, emptied, bit-flipped and deleted in turn."""
     base_dir = straight()
     newest = runs.checkpoints(base_dir)[-1]
     files = [path.relative_to(base_dir) for path in sorted(base_dir.rglob('*')) if path.is_file()]
@@ -285,13 +285,13 @@ def _unmount(folder):
 
 
 def full_disks(rng, count=16):
-    """A tmpfs that is full after so many bytes: in the end at every write of the run, or nearly."""
+    """A tmpfs that is full after a number of bytes, drawn so that any write of the run may fail."""
     page = os.sysconf('SC_PAGE_SIZE')
-    whole = sum(-(-p.stat().st_size // page) for p in straight().rglob('*')) + 12
-    for pages in sorted(rng.sample(range(2, whole), min(count, whole - 2))):
+    all_pages = sum(-(-p.stat().st_size // page) for p in straight().rglob('*')) + 12
+    for pages in sorted(rng.sample(range(2, all_pages), min(count, all_pages - 2))):
         folder = _mounted(pages * page)
         try:
-            base_dir = Path(folder) / 'run'  # What it prints lies on the full disk too.
+            base_dir = Path(folder) / 'run'  # Its output is on the full disk too.
             status, printed = runs.run(base_dir)
             if status == 0:
                 yield Outcome('disk just large enough', '', 'complete')
@@ -308,7 +308,7 @@ def full_disks(rng, count=16):
 
 
 def read_only_folders(rng, count=1):
-    """The file system is read-only."""
+    """A read-only file system."""
     folder = _mounted('64m')
     try:
         subprocess.run(['mount', '-o', 'remount,ro', folder], check=True)
@@ -327,7 +327,7 @@ def read_only_folders(rng, count=1):
 
 
 def clocks(rng, count=2):
-    """The time of day jumps by up to a year at every look."""
+    """A time of day that jumps by up to a year whenever it is read."""
     for _ in range(count):
         with tempfile.TemporaryDirectory() as folder:
             base_dir = Path(folder) / 'run'
@@ -339,7 +339,7 @@ def clocks(rng, count=2):
 
 
 def crowds(rng, count=2):
-    """Several processes start in one folder at once."""
+    """Several processes that start in one folder at the same time."""
     for _ in range(count):
         with tempfile.TemporaryDirectory() as folder:
             base_dir = Path(folder) / 'run'
@@ -358,7 +358,7 @@ def crowds(rng, count=2):
 
 
 def missing_roms(rng, count=1):
-    """The folder of ALE's ROMs is empty."""
+    """An empty folder of ALE's ROMs."""
     import ale_py
 
     roms = os.path.join(os.path.dirname(ale_py.__file__), 'roms')
@@ -387,11 +387,11 @@ def weights(rng, count=2):
 
 
 def unsound_environments(rng, count=None):
-    """An environment that raises, hangs, or returns a wrong shape or dtype or NaN."""
+    """An environment that raises, hangs, or returns a wrong shape, a wrong dtype or NaN."""
     for fault in unsound.FAULTS[1:][:count]:
         with tempfile.TemporaryDirectory() as folder:
             base_dir = Path(folder) / 'run'
-            # The same run in all other respects, so that a sound environment may finish it.
+            # Otherwise the same run, so that a sound environment may finish it.
             bindings = (*runs.UNSOUND, f"make_unsound.fault = '{fault}'", 'make_unsound.at = 15')
             if fault == 'raises_in_reset':
                 bindings = (*bindings[:-1], 'make_unsound.at = 0')
@@ -406,7 +406,7 @@ def unsound_environments(rng, count=None):
 
 
 def memory(rng, count=2):
-    """Replay larger than the machine; a machine that has no more memory while the run goes on."""
+    """Replay larger than the machine; a machine that runs out of memory during a run."""
     with tempfile.TemporaryDirectory() as folder:
         base_dir = Path(folder) / 'run'
         huge = (*runs.BINDINGS, 'EpisodeReplay.capacity_transitions = 100_000_000_000')
@@ -432,7 +432,7 @@ def memory(rng, count=2):
 
 
 def _short(line, base_dir):
-    """A line without the names of the folder and of a segment of replay."""
+    """A line with placeholders for the folder and for segments of replay."""
     line = re.sub(r'episodes-[\w-]+\.npz', 'SEGMENT', line.replace(str(base_dir), 'RUN'))
     return re.sub(r'has \d+ bytes, not \d+; move', 'has N bytes, not M; move', line)
 

@@ -1,11 +1,11 @@
-"""Mutated gin files and bindings: each is a run, or one clear line.
+"""Mutated gin files and bindings: each must be accepted, or rejected with one clear line.
 
   python -m campaigns.fuzz --count=5000 --seed=0
 
-In one process, without training: reading, checking, and writing the resolved configuration. A try
-fails if anything but a ConfigError is raised, if its message is not one that names where it is
-from, if a binding that was accepted does not show in the resolved configuration, or if that
-configuration does not load as itself.
+It runs in one process without training: it reads, checks, and writes the resolved configuration. A
+case fails if anything except a ConfigError is raised, if the message does not name its file or
+flag, if an accepted binding is missing from the resolved configuration, or if that configuration
+does not resolve to itself.
 """
 
 import argparse
@@ -104,7 +104,7 @@ def _gin_files():
 
 
 def _names():
-    """'Name.parameter' of every binding in the project's own files."""
+    """'Name.parameter' of every binding in the project's files."""
     files = (path.read_text() for path in Path(resources.folder('gin')).rglob('*.gin'))
     return sorted(set(re.findall(r'^([\w/]+\.\w+) =', '\n'.join(files), re.M)))
 
@@ -121,15 +121,15 @@ def _mutated_text(rng, text):
 
 
 def mutated(rng, texts, names):
-    """(text of a gin file or None to take `row`, row, bindings): one case."""
+    """One case: (text of a gin file, or None for the unchanged `row`; row; bindings)."""
     row = rng.choice(sorted(texts))
     binding = f'{rng.choice(names)} = {rng.choice(VALUES)}'
     kind = rng.randrange(6)
-    if kind == 0:  # A binding of the project's own on a row, with another value.
+    if kind == 0:  # A binding of the project over a row, with another value.
         return None, row, [binding]
-    if kind == 1:  # A misspelt one.
+    if kind == 1:  # A misspelt binding.
         return None, row, [_mutated_text(rng, binding)]
-    if kind == 2:  # Several, which may fight.
+    if kind == 2:  # Several, which may conflict.
         return None, row, [f'{rng.choice(names)} = {rng.choice(VALUES)}' for _ in range(3)]
     if kind == 3:
         return None, row, [f'{rng.choice(["x", "a", "Runner"])}/{binding}']
@@ -143,7 +143,7 @@ def mutated(rng, texts, names):
 
 
 def fault(path, bindings):
-    """'' if the case ends as it should, else what is wrong; and 'accepted' or 'refused'."""
+    """What is wrong with how the case ends, or ''; and 'accepted', 'refused' or 'raised'."""
     try:
         layers = config.read([path], bindings)
         config.apply(layers)
@@ -163,11 +163,11 @@ def fault(path, bindings):
         again = config.resolved_config()
     except ConfigError as error:
         return f'its config.gin does not load: {error}', 'accepted'
-    return '' if again == text else 'its config.gin is not that of itself', 'accepted'
+    return '' if again == text else 'its config.gin does not resolve to itself', 'accepted'
 
 
 def _ignored(binding, layers, text):
-    """What is wrong if a literal binding, the last one of its name, is not in the resolved text."""
+    """What is wrong if the last literal binding of a name is not in the resolved text, or ''."""
     parameter = getattr(binding, 'parameter', '')
     last = [
         b
@@ -189,7 +189,7 @@ def _ignored(binding, layers, text):
 
 
 def campaign(count, seed):
-    """(counts of outcomes, the cases that failed), the same for the same seed."""
+    """(counts of outcomes, failed cases); deterministic given the seed."""
     from ob2i_tf.training import runner  # noqa: F401, which registers all parts
 
     rng, texts = random.Random(seed), _gin_files()

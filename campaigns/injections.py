@@ -1,4 +1,4 @@
-"""Faults, put into a process of the program before it starts; see `processes.start`."""
+"""Faults, injected into a process of the program before it starts; see `processes.start`."""
 
 import ctypes
 import os
@@ -22,7 +22,7 @@ _PRIVATE = 0x4000 | 0x40000  # MS_REC | MS_PRIVATE
 
 
 def after_steps(agent_steps, call):
-    """Calls `call(agent)` once, within that agent step."""
+    """Calls `call(agent)` once, within the given agent step."""
     from ob2i_tf.agent import Agent
 
     observe = Agent.observe
@@ -37,10 +37,10 @@ def after_steps(agent_steps, call):
 
 
 def kill_in(phase, entry, fraction):
-    """SIGKILL in the `entry`-th such phase of a run, at that fraction of how long it took before.
+    """SIGKILL in the `entry`-th such phase of a run, at a fraction of the previous one's duration.
 
-    The first phase of a kind takes the longest, since TensorFlow traces there: time is measured in
-    the process itself, from the phase before (for the first one: half a second).
+    The first phase of a kind takes the longest, since TensorFlow traces there. Durations are
+    measured in the process itself; before the first phase, half a second is assumed.
     """
     from ob2i_tf.training.runner import Runner
 
@@ -63,8 +63,9 @@ def before_operations(call, folder='/'):
     """Calls `call(operation, path or descriptor)` before each change that Python makes to files.
 
     Args:
-      call: It may not change files itself.
-      folder: Only it and what is below counts, and paths relative to a descriptor (of rmtree).
+      call: Function that does not itself change files.
+      folder: Only changes in it or below it count, and those of paths relative to a descriptor, as
+        rmtree has them.
     """
     fsync, opened = os.fsync, None
 
@@ -81,7 +82,7 @@ def before_operations(call, folder='/'):
             return
         again, opened = opened, event == 'open' and arguments[1] and path
         if event == 'open' and not arguments[1] and again == path:
-            return  # By os.open, as the opener of the `open` before.
+            return  # os.open, called as the opener of the preceding `open`.
         truncates = event == 'open' and arguments[2] & os.O_TRUNC
         call('open to truncate' if truncates else event.removeprefix('os.'), path)
 
@@ -92,11 +93,11 @@ def before_operations(call, folder='/'):
         return fsync(descriptor)
 
     sys.addaudithook(audit)
-    os.fsync = audited_fsync  # Python audits all the others.
+    os.fsync = audited_fsync  # Python audits all other operations.
 
 
 def kill_before_operation(number, folder='/', only=None):
-    """SIGKILL before the `number`-th operation of `before_operations`, or of those named `only`."""
+    """SIGKILL before the `number`-th operation of `before_operations`; `only`: with this name."""
     left = number
 
     def count(operation, _):
@@ -109,7 +110,7 @@ def kill_before_operation(number, folder='/', only=None):
 
 
 def kill_in_save(number):
-    """SIGKILL in the `number`-th save, when its files are written and nothing of them is synced."""
+    """SIGKILL in the `number`-th save, when its files are written but none is synced."""
     from ob2i_tf.training.checkpoints import Checkpoints
 
     save, left = Checkpoints.save, number
@@ -127,7 +128,7 @@ def _kill():
 
 
 def spoil_weights(part, agent_steps):
-    """NaN in one element of the first variable of the 'online' or the 'target' network."""
+    """NaN in one element of the first variable of the 'online' or 'target' network."""
 
     def spoil(agent):
         networks = {'online': agent.learner.network, 'target': agent.learner.target_network}
@@ -140,7 +141,7 @@ def spoil_weights(part, agent_steps):
 
 
 def run_out_of_memory(agent_steps, more_bytes):
-    """From that agent step on, the process may map only so many bytes more."""
+    """After the given agent step, the process can map only `more_bytes` more."""
 
     def limit(agent):
         del agent
@@ -152,13 +153,13 @@ def run_out_of_memory(agent_steps, more_bytes):
 
 
 def jump_clock(seed):
-    """The time of day jumps by up to a year, back and forth, at every look at it."""
+    """The time of day jumps back or forth by up to a year whenever it is read."""
     rng, real = random.Random(seed), time.time
     time.time = lambda: real() + rng.uniform(-3e7, 3e7)
 
 
 def hide_folder(path):
-    """An empty folder is mounted there, for this process alone; needs root."""
+    """Mounts an empty folder at `path`, for this process alone; needs root."""
     libc = ctypes.CDLL(None, use_errno=True)
     path = os.fsencode(path)
     if (

@@ -1,16 +1,16 @@
-"""Power cuts: what may be left on the disk of a run, where only fsync makes anything certain.
+"""Power cuts: the states in which a cut may leave a run's disk, if only fsync guarantees anything.
 
-The file operations of a run are recorded with the content of its folder before each. From the
-record follow the disks that a power cut may leave there, in a strict reading of POSIX:
+The file operations of a run are recorded, each with the preceding content of its folder. From the
+record follow the disks that a power cut may leave, in a strict reading of POSIX:
 
-- A file is certain up to its last fsync. Until the next one it may hold anything that it held
-  since, or a part of that, its end missing or zero; a new file may be empty. What all contents
-  since have in common at their start stays.
-- A name in a folder (made, renamed, removed) is certain once the folder itself was synced. Of the
-  changes until then any may be lost and any kept, whatever their order. A rename is one change:
-  the new name replaces the old one, or everything is as before. Syncing a file does not make its
-  name certain.
-- With the name of a folder all that it holds is lost.
+- The content of a file is certain up to its last fsync. Until the next fsync it may be any later
+  content, or a part of one, its end missing or zero; a new file may be empty. The common prefix of
+  all contents since the last fsync remains.
+- A change of a name in a folder (created, renamed, removed) is certain once the folder itself was
+  synced. Of the changes until then any may be lost and any kept, whatever their order. A rename is
+  one change: either the new name replaces the old one, or everything is as before. Syncing a file
+  does not make its name certain.
+- If the name of a folder is lost, so is everything in it.
 """
 
 import os
@@ -24,16 +24,16 @@ _SYNCS = 'fsync', 'fsync of a folder'
 
 
 def record(root, journal):
-    """Records the operations below `root` in the file `journal`; an injection.
+    """Injection: records the operations below `root` in the file `journal`.
 
     Args:
-      root: A folder; what it holds now is certain.
-      journal: Grows by [(operation, what it is about, `look` before it)].
+      root: A folder, whose present content is certain.
+      journal: File that receives (operation, its subject, `look` before it) for each operation.
     """
     from ob2i_tf.training.checkpoints import Checkpoints
 
     file, known, save = open(journal, 'wb'), {}, Checkpoints.save
-    pickler = pickle.Pickler(file)  # One for all: content that it knows is written once.
+    pickler = pickle.Pickler(file)  # A single one, so that repeated content is written once.
 
     def note(operation, about):
         if operation in (*_SYNCS, 'open to truncate'):
@@ -68,7 +68,7 @@ def look(root, known):
 
 
 def read(journal):
-    """What `record` wrote, as a list."""
+    """The entries that `record` wrote, as a list."""
     entries = []
     with open(journal, 'rb') as file:
         unpickler = pickle.Unpickler(file)
@@ -78,7 +78,7 @@ def read(journal):
 
 
 class _File:
-    """One inode: its content at the last fsync, and each one since."""
+    """One inode: its content at the last fsync, and each later content."""
 
     def __init__(self):
         self._contents = [b'']
@@ -102,7 +102,7 @@ class _File:
 
 
 class _Folder:
-    """One inode: its names at the last fsync, and each change since, {name: node or None}."""
+    """One inode: its names at the last fsync, and each later change, {name: node or None}."""
 
     def __init__(self):
         self._synced, self._names, self._changes = {}, {}, []
@@ -130,9 +130,9 @@ class _Folder:
 
 
 class Disk:
-    """The inodes of a disk, as a record is gone through; numbers are used again, nodes are not.
+    """The inodes of a disk while a record is replayed; numbers are reused, nodes are not.
 
-    What it is made with, a `look`, is certain.
+    The `look` that it is created with is certain.
     """
 
     def __init__(self, looked):
@@ -159,7 +159,7 @@ class Disk:
             self._nodes[about].see(b'')
 
     def after_cut(self, rng, loss):
-        """{path: its content, None for a folder}, where each change is lost with that chance."""
+        """{path: its content, None for a folder}; each change is lost with probability `loss`."""
 
         def walk(node, path):
             left = node.after_cut(rng, loss)
@@ -174,20 +174,20 @@ class Disk:
 
 
 class Cut(NamedTuple):
-    operation: str  # Which came next.
-    loss: float  # The chance with which a change was lost.
-    saved: str | None  # The newest checkpoint of which the run knew that it was saved.
+    operation: str  # The next one.
+    loss: float  # Probability with which a change was lost.
+    saved: str | None  # The newest checkpoint whose save had returned.
     left: dict  # See `Disk.after_cut`.
 
 
 def cuts(journals, root, rng, losses):
-    """[Cut], one before each operation for each of `losses`; each disk that is left only once.
+    """[Cut], one before each operation for each of `losses`; equal disks only once.
 
     Args:
-      journals: of `record`, of processes one after another.
-      root: as the last one left it.
+      journals: Journals of `record`, from successive processes.
+      root: The folder as the last process left it.
       rng: random.Random.
-      losses: chances with which a change is lost; 1: all that can be.
+      losses: Probabilities with which a change is lost; 1: everything that can be.
     """
     entries = [entry for journal in journals for entry in read(journal)]
     entries.append(('end', None, look(root, {})))
@@ -207,7 +207,7 @@ def cuts(journals, root, rng, losses):
 
 
 def write(left, root):
-    """Makes the disk that a cut left, below the empty folder `root`."""
+    """Writes the disk that a cut left into the empty folder `root`."""
     for path, content in left.items():
         path = Path(root) / path
         if content is None:

@@ -1,4 +1,4 @@
-"""A small run, for faults to meet: what it is, and what must hold after it was disturbed."""
+"""The small run of the campaign, and checks after it was disturbed."""
 
 import shutil
 import tempfile
@@ -34,12 +34,12 @@ class Started:
     """A process of the program.
 
     Args:
-      base_dir: of the run.
-      bindings: of the run.
-      before: see `processes.start`.
-      gin_file: of the run.
-      output: what it prints goes there, and otherwise beside the run's folder.
-      largest_file_bytes: see `processes.start`.
+      base_dir: Run folder.
+      bindings: Bindings of the run.
+      before: See `processes.start`.
+      gin_file: Gin file of the run.
+      output: File for its output; by default beside the run folder.
+      largest_file_bytes: See `processes.start`.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Started:
         )
 
     def end(self, timeout_seconds=600):
-        """(exit status, all that was printed); a process that does not end is killed."""
+        """(exit status, complete output); a process that does not end is killed."""
         self.process.join(timeout_seconds)
         hangs = self.process.is_alive()
         self.process.kill()
@@ -85,14 +85,14 @@ def last_line(printed):
 
 
 def rows(base_dir):
-    """{table: its lines}, of train.csv without the last column, which is a speed."""
+    """{table: its lines}; those of train.csv without the last column, a rate."""
     tables = {name: (Path(base_dir) / f'{name}.csv').read_text().splitlines() for name in TABLES}
     tables['train'] = [line.rpartition(',')[0] for line in tables['train']]
     return tables
 
 
 def checkpoints(base_dir):
-    """Names of the checkpoints, oldest first; those of a run that has none: []."""
+    """Names of the checkpoints, oldest first."""
     folder = Path(base_dir) / 'checkpoints'
     names = [p.name for p in folder.iterdir() if p.name[0].isdigit()] if folder.exists() else []
     return sorted(names)
@@ -104,7 +104,7 @@ def damaged(base_dir):
 
 
 def one_line(status, printed):
-    """What is wrong with how a refused or broken run ended, '' if it is one clear line."""
+    """What is wrong with how a rejected or broken run ended; '' if with one clear line."""
     if status not in (1, 2):
         return f'status {status}'
     last = last_line(printed)

@@ -1,12 +1,12 @@
-"""Small runs, one after another for hours: does anything grow?
+"""Small runs one after another for hours, to see whether anything grows.
 
   python -m campaigns.soak --hours=1 --out soak.csv
 
-Each run is a process of its own, as the trials of a sweep are (TensorFlow never gives back all
-that it made for a run). A row is a run: the most that its process had of resident memory, open
-files and threads; what this process, which started them all, has of them; and bytes of the run's
-folder. In the end the medians of the first and of the last tenth of the runs are compared; status 1
-if a figure grew by more than a twentieth.
+Each run is a separate process, like the trials of a sweep (TensorFlow never frees everything that
+it allocated for a run). A row per run has the peak resident memory, open files and threads of its
+process; those of this process, which starts all runs; and the size of the run folder. At the end
+the medians of the first and of the last tenth of the runs are compared. Exit status: 1 if one grew
+by more than a twentieth.
 """
 
 import argparse
@@ -35,7 +35,7 @@ GROWTH = 1.05
 
 
 def measure(process):
-    """Megabytes, open files, threads; None of a process that has ended."""
+    """Megabytes, open files, threads; None for a process that has ended."""
     try:
         return process.memory_info().rss / 1e6, process.num_fds(), process.num_threads()
     except psutil.Error:
@@ -43,7 +43,7 @@ def measure(process):
 
 
 def soak(hours, out):
-    """Writes a row a run to `out`; returns the rows, MEASURED each."""
+    """Writes one row per run to `out`; returns the rows, with MEASURED each."""
     own, began, rows = psutil.Process(), time.monotonic(), []
     with open(out, 'w', newline='') as file, tempfile.TemporaryDirectory() as folder:
         writer = csv.writer(file, lineterminator='\n')
@@ -83,7 +83,7 @@ def main():
     print(f'{len(rows)} runs')
     for name, first, last in zip(MEASURED, zip(*rows[:tenth]), zip(*rows[-tenth:])):
         first, last = statistics.median(first), statistics.median(last)
-        print(f'{name}: {first:g}, in the end {last:g}')
+        print(f'{name}: {first:g}, at the end {last:g}')
         grown += [name] if last > GROWTH * first else []
     print(f'grown: {", ".join(grown)}' if grown else 'nothing grew')
     return bool(grown)

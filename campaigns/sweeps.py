@@ -1,13 +1,13 @@
-"""A sweep of 12 small mazes on 2 cores, killed twice and one of its workers once.
+"""A sweep of 12 small mazes on 2 cores, which is killed twice, and one of its workers once.
 
   python -m campaigns.sweeps
   python -m campaigns.sweeps --gin_file=lsvi_epsilon_linear_mdp.gin   # quicker trials
   python -m campaigns.sweeps --nodes=2
 
-In the end each trial is complete, each of its iterations is in train.csv once, and no trial was
-started again after it was complete. With --nodes linear MDPs run on a Ray cluster of so many nodes,
-all on this machine, of which one worker is killed and one node is removed: the rows of each trial
-are those of a run that nothing disturbed. Exit status 0 if so.
+At the end each trial must be complete, each of its iterations must be in train.csv once, and no
+trial may have been started again after it was complete. With --nodes, linear MDPs run on a Ray
+cluster of that many nodes on this machine, of which one worker is killed and one node is removed:
+the rows of each trial must be those of an undisturbed run. Exit status: 0 if so.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ LINEAR = ('Runner.training_steps = 60', 'horizon = 10')
 
 
 def workers_of(trials):
-    """{trial: (its process, its worker)} of those that run now."""
+    """{trial: (its process, its worker)} of the running trials."""
     folders = {f'--base_dir={os.path.abspath(trial.base_dir)}': trial for trial in trials}
     found = {}
     for process in psutil.process_iter(['cmdline']):
@@ -65,15 +65,12 @@ def wait(process, condition, *arguments):
 
 
 def halfway(process, trials):
-    """A trial that has a checkpoint and is not complete, its process and its worker."""
+    """A trial that has a checkpoint and is not complete, with its process and worker."""
     while process.poll() is None:
         for trial, processes in workers_of(trials).items():
             if trial.newest_checkpoint() and not trial.complete():
                 return trial, processes
     raise SystemExit('the sweep ended too early')
-
-
-# On several nodes.
 
 
 @contextlib.contextmanager
@@ -92,7 +89,7 @@ def cluster(count):
 
 
 def on_nodes(base_dir, count, seeds, iterations):
-    """Faults, in words, of the trials of a sweep that loses a worker and a node."""
+    """What is wrong with the trials of a sweep that loses a worker and a node, in words."""
     bindings = (f'Runner.num_iterations = {iterations}', *LINEAR)
 
     def trials(name):
@@ -140,8 +137,10 @@ def on_nodes(base_dir, count, seeds, iterations):
 def main():
     parser = cli.parser('campaigns.sweeps', __doc__)
     parser.add_argument('--gin_file', default='ob2i_mnist_maze.gin')
-    parser.add_argument('--address', help='as of the sweep; without, no Ray')
-    parser.add_argument('--nodes', type=cli.count, help='of a Ray cluster on this machine')
+    parser.add_argument('--address', help='see ob2i_tf.sweep; by default no Ray')
+    parser.add_argument(
+        '--nodes', type=cli.count, help='number of nodes of a Ray cluster on this machine'
+    )
     arguments = parser.parse_args()
     base_dir = Path(tempfile.mkdtemp(prefix='sweep-'))
     if arguments.nodes:
@@ -170,7 +169,7 @@ def main():
     def enough(count):
         return len(complete()) >= count
 
-    finished = {}  # Trial -> how often it had been started when it was seen to be complete.
+    finished = {}  # Trial -> number of starts when it was first seen complete.
     for number, until in enumerate((3, 7)):
         process = subprocess.Popen(command)
         wait(process, enough, until)

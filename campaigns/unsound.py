@@ -1,4 +1,4 @@
-"""An environment that goes wrong as it is told to; gin files import it as campaigns.unsound."""
+"""An environment with a fault of choice; gin files import it as campaigns.unsound."""
 
 import sys
 import time
@@ -83,7 +83,7 @@ class _Unsound(DenseVectorEnv):
 
 @gin.configurable
 def make_unsound(name: str, num_envs: int = 1, seed: int = 0, fault: str = 'none', at: int = 0):
-    """A corridor whose `fault` (one of FAULTS) shows at its step `at`."""
+    """A corridor whose `fault` (one of FAULTS) occurs at its step `at`."""
     del name
     if fault not in FAULTS:
         raise ValueError(f'make_unsound.fault must be one of {FAULTS}, got {fault!r}')

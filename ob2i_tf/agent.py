@@ -276,7 +276,7 @@ def _scheduled(epsilon, agent_steps):
         raise ConfigError(
             f'Agent.epsilon fails at {agent_steps} agent steps: {kind}{error}'
         ) from error
-    if not (isinstance(value, numbers.Real) and 0 <= value <= 1):
+    if not (isinstance(value, numbers.Real) and 0 <= float(value) <= 1):
         raise ConfigError(
             f'Agent.epsilon must map agent steps to a number in 0..1, got {value!r} at '
             f'{agent_steps}'

@@ -116,8 +116,7 @@ class EnsembleUpdate(Update):
     """Base class of updates for an ensemble of heads: bonus, choice of a', bootstrap masks.
 
     Args:
-      *parts: Positional arguments of Update.
-      xla: See Update.
+      replay, network, target_network, double_q_values, seed, xla: See Update.
       batch_size: Transitions per learner step ("mini-batch size", paper, table 4).
       alpha_1: Weight of the bonus B of the reward, from the online network.
       alpha_2: Weight of the bonus B~ of the next value, from the target network, like Q~.
@@ -131,9 +130,22 @@ class EnsembleUpdate(Update):
     """
 
     def __init__(
-        self, *parts, xla, batch_size, alpha_1, alpha_2, bonus, mask_probability, next_actions
+        self,
+        replay,
+        network,
+        target_network,
+        double_q_values,
+        seed,
+        *,
+        xla,
+        batch_size,
+        alpha_1,
+        alpha_2,
+        bonus,
+        mask_probability,
+        next_actions,
     ):
-        super().__init__(*parts, xla=xla)
+        super().__init__(replay, network, target_network, double_q_values, seed, xla)
         name = type(self).__name__
         heads, num_actions = self.network.num_heads, self.network.num_actions
         check_traced(
@@ -527,7 +539,7 @@ def _build_bonus(update, bonus, replay, network, seed, alpha_1, alpha_2):
     rows, q_values = tf.TensorSpec([None], tf.int32), (None, network.num_heads, network.num_actions)
     check_traced(
         f'{update}.bonus',
-        lambda *parts: bonus(types.Experience(*parts[:-1], q_values=lambda: parts[-1])),
+        lambda *parts: bonus(types.Experience._make((*parts[:-1], lambda: parts[-1]))),
         (
             tf.TensorSpec((None, *replay.observation_shape), replay.observation_dtype),
             rows,
@@ -585,9 +597,11 @@ def _tail(episode, at_most):
     start = max(0, len(episode.actions) - at_most)
     kept = np.concatenate([episode.context, episode.observations])[start:]
     context = len(episode.context)
-    return types.Episode(
-        kept[context:],
-        *(x[start:] for x in episode[1:4]),
+    return episode._replace(
+        observations=kept[context:],
+        actions=episode.actions[start:],
+        rewards=episode.rewards[start:],
+        discounts=episode.discounts[start:],
         context=kept[:context],
         first_id=episode.first_id + start,
     )

@@ -1,4 +1,4 @@
-"""Chromium without a screen, driven over WebDriver's plain HTTP."""
+"""Headless Chromium, driven over WebDriver's plain HTTP."""
 
 import base64
 import json
@@ -14,7 +14,7 @@ import pytest
 DRIVER = shutil.which('chromedriver')
 BROWSER = shutil.which('chromium') or shutil.which('google-chrome')
 needs_browser = pytest.mark.skipif(
-    not (DRIVER and BROWSER), reason='no browser here: apt-get install chromium chromium-driver'
+    not (DRIVER and BROWSER), reason='no browser: apt-get install chromium chromium-driver'
 )
 
 
@@ -132,7 +132,7 @@ class Driver:
         return self.call('/goog/cdp/execute', {'cmd': command, 'params': parameters})
 
     def screen(self, width, height, dark=False):
-        """Shows pages on a screen of this size, in pixels, to who prefers dark or light."""
+        """Shows pages on a screen of this size in pixels, in the dark or light scheme."""
         self.devtools(
             'Emulation.setDeviceMetricsOverride',
             width=width,

@@ -1,4 +1,4 @@
-"""Selects Keras 2 before any test imports TensorFlow; fixtures of several files."""
+"""Selects Keras 2 before any test imports TensorFlow; fixtures that several files use."""
 
 import gin
 import pytest
@@ -8,7 +8,7 @@ import ob2i_tf  # noqa: F401
 
 @pytest.fixture
 def clean_gin():
-    """For tests that bind: others in the process must not see it."""
+    """Isolates the bindings of a test from other tests in the process."""
     gin.clear_config()
     yield
     gin.clear_config()

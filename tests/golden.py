@@ -3,12 +3,12 @@
   make golden REF=HEAD~3
   python -m tests.golden HEAD~3 --rows=ob2i,lsvi --jobs=2
 
-A change that claims to change no number leaves all CSV files as they were, except for the speed in
-the last column of train.csv. Both commits run on this machine, since the bytes differ between
+A change that claims to change no number must leave all CSV files equal, except for the rate in the
+last column of train.csv. Both commits run on this machine, since the bytes differ between
 processors. Each run has two iterations of some hundred learner steps, with copies into the target
 network, truncated episodes and evaluations; then it is resumed from a checkpoint within the second
-iteration. A commit runs the rows that its own copy of this file lists, by the names that bindings
-had then. Exit status: 0 all rows are equal.
+iteration. REF must contain tests/golden.py: each commit runs the rows in its copy of this file,
+with the names that bindings had then. Exit status: 0 if all rows are equal.
 """
 
 import argparse
@@ -55,7 +55,7 @@ ROWS = {
 
 
 def run_row(row, folder):
-    """Runs a row of this checkout twice, straight and resumed, below `folder`."""
+    """Runs a row of this checkout twice below `folder`, uninterrupted and resumed."""
     gin_file, settings = ROWS[row]
     straight, resumed = Path(folder, row, 'straight'), Path(folder, row, 'resumed')
     for base_dir in (straight, resumed):
@@ -79,7 +79,7 @@ def run_row(row, folder):
 
 
 def rows_of(base_dir, without=()):
-    """[(table, line number, line)] of a run, without the speed and the tables `without`."""
+    """[(table, line number, line)] of a run, without the rate and the tables in `without`."""
     found = []
     for table in TABLES:
         if table in without:
@@ -101,7 +101,7 @@ def difference(one, other):
 
 
 def run_row_of(tree, row, folder):
-    """Runs a row of a checkout, in a process that imports from there; returns its exit status."""
+    """Runs a row of a checkout, in a process that imports from it; returns the exit status."""
     environment = {**os.environ, 'PYTHONPATH': str(tree), 'TF_CPP_MIN_LOG_LEVEL': '3'}
     for name in ('TF_NUM_INTRAOP_THREADS', 'OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS'):
         environment[name] = '1'
@@ -112,8 +112,8 @@ def run_row_of(tree, row, folder):
 def main():
     parser = argparse.ArgumentParser('tests.golden', description=__doc__.partition('\n')[0])
     parser.add_argument('ref', nargs='?', help='commit to compare with')
-    parser.add_argument('--rows', default=','.join(ROWS), help='names, with commas between')
-    parser.add_argument('--jobs', type=int, default=os.cpu_count(), help='rows at a time')
+    parser.add_argument('--rows', default=','.join(ROWS), help='comma-separated names')
+    parser.add_argument('--jobs', type=int, default=os.cpu_count(), help='rows run in parallel')
     parser.add_argument('--run', metavar='FOLDER', help='only run the rows, below this folder')
     arguments = parser.parse_args()
     rows = arguments.rows.split(',')

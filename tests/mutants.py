@@ -1,12 +1,12 @@
-"""Changes the algorithm's modules in one place at a time, and sees whether a test notices.
+"""Changes the modules of the algorithm in one place at a time, and checks that a test fails.
 
   python -m tests.mutants --count=60 --seed=0 --jobs=2
   python -m tests.mutants --only=targets.py:147    # every change of one line
 
-The places are drawn from the syntax tree: operators, constants, conditions and arguments. Every
-change is made in a temporary copy of the project, where the tests run that import the module, the
-one named after it first, until one fails; to take longer than all tests together did before is to
-fail too. Exit status: 0 if every survivor is in EQUIVALENT.
+The places are drawn from the syntax tree: operators, constants, conditions and arguments. Each
+change is made in a temporary copy of the project. There the test files that import the module run,
+the one named after it first, until a test fails; taking a minute longer than all these tests took
+without a change counts as a failure. Exit status: 0 if EQUIVALENT lists every survivor.
 """
 
 import argparse
@@ -34,7 +34,10 @@ MODULES = (
     'moments',
     'acting',
     'networks',
-    'posteriors',
+    'posteriors.base',
+    'posteriors.ube',
+    'posteriors.bayesian_linear',
+    'posteriors.adaptive',
     'replay',
     'training.episode_files',
     'updates',
@@ -42,19 +45,15 @@ MODULES = (
     'agent',
     'schedules',
     'optimizers',
-    'tensors',
+    'chunks',
+    'seeds',
+    'parameters',
     'linear.lsvi',
 )
-# Survivors that need no test: blocks of three lines, as `Mutant.key` and a reason.
+# Survivors that need no test, in blocks of three lines: the two of `Mutant.key`, and the reason.
 EQUIVALENT = Path(__file__).with_name('mutants_equivalent.txt')
-# Of every module: they hold the defaults of parameters.
-TABLE = [
-    f'tests/test_gin_files.py::test_{name}'
-    for name in (
-        'the_defaults_of_the_code_are_bebu_on_atari',
-        'a_file_comes_to_the_values_of_the_table',
-    )
-]
+# Run for every module, since it checks the values of parameters, defaults included.
+TABLE = ['tests/test_gin_files.py::test_a_file_comes_to_the_values_of_the_table']
 SWAPPED = {
     ast.Add: ast.Sub,
     ast.Sub: ast.Add,
@@ -79,31 +78,26 @@ SWAPPED = {
     ast.Is: ast.IsNot,
     ast.IsNot: ast.Is,
 }
-SYMMETRIC = (
-    'max',
-    'min',
-    'maximum',
-    'minimum',
-    'squared_difference',
-)  # Their arguments may be in any order.
+# Functions whose arguments may be in any order.
+SYMMETRIC = ('max', 'min', 'maximum', 'minimum', 'squared_difference')
 
 
 class Mutant(NamedTuple):
     file: str  # Within the package.
     line: int
-    text: str  # Of the line, stripped.
+    text: str  # The line, stripped.
     before: str
     after: str
-    source: str  # Of the whole module, changed.
+    source: str  # Source of the changed module.
 
     @property
     def key(self):
-        """What stays as it is where line numbers move."""
+        """Identifies the change, whatever its line number."""
         return f'{self.file}: {self.text}', f'{self.before} -> {self.after}'
 
 
 def changes(node):
-    """Pairs of a node, `node` or its condition, and what may take its place."""
+    """Pairs of a node, which is `node` or its condition, and a replacement."""
     if isinstance(node, (ast.BinOp, ast.BoolOp)) and type(node.op) in SWAPPED:
         yield node, _with(node, op=SWAPPED[type(node.op)]())
     elif isinstance(node, ast.Compare):
@@ -138,7 +132,7 @@ def _put(items, index, item):
 
 
 def walk(node):
-    """The nodes whose changes are of interest: not of texts, annotations, errors and logs."""
+    """The nodes that are worth changing: no strings, annotations, errors or logs."""
     yield node
     for name, value in ast.iter_fields(node):
         if name in ('annotation', 'returns', 'decorator_list'):
@@ -163,16 +157,16 @@ def mutants_of(module):
             after = ast.unparse(changed)
             if not isinstance(changed, (ast.Constant, ast.Call, ast.Name)):
                 after = f'({after})'
-            whole = (data[:start] + after.encode() + data[end:]).decode()
-            if ast.dump(ast.parse(whole)) != original:
+            changed_source = (data[:start] + after.encode() + data[end:]).decode()
+            if ast.dump(ast.parse(changed_source)) != original:
                 line = lines[at.lineno - 1].strip()
-                yield Mutant(file, at.lineno, line, ast.unparse(at), after, whole)
+                yield Mutant(file, at.lineno, line, ast.unparse(at), after, changed_source)
 
 
 def tests_of(module):
     """The test files that import a module, the one named after it first.
 
-    Without any, they are those of the modules that import it.
+    If there are none, those of the modules that import it.
     """
     found = [path for path in (ROOT / 'tests').rglob('test_*.py') if imports(path, module)]
     if not found:
@@ -184,10 +178,13 @@ def tests_of(module):
 
 
 def imports(path, module):
+    """Whether a file imports the module or its package."""
+    wanted = f'{PACKAGE}.{module}'
     text = path.read_text()
     lines = text.splitlines()
     return any(
-        f'{PACKAGE}.{module}' in (node.module, *(f'{node.module}.{a.name}' for a in node.names))
+        node.module == wanted
+        or {f'{node.module}.{a.name}' for a in node.names} & {wanted, wanted.rpartition('.')[0]}
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.ImportFrom) and 'noqa: F401' not in lines[node.lineno - 1]
     )
@@ -199,7 +196,7 @@ def file_of(module):
 
 def _run(tree, tests, log):
     """Runs the tests of the copy in a separate process; exits with pytest's status."""
-    os.setsid()  # So that the tests' own processes can be ended with it.
+    os.setsid()  # Killing the group ends processes that the tests start, too.
     with open(log, 'w') as output:
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
@@ -235,7 +232,7 @@ class Slot:
         self.process.start()
 
     def finish(self):
-        """None while the tests run; then what noticed the change, or '' if nothing did."""
+        """None while the tests run; then the test that failed, or '' if all passed."""
         self.process.join(timeout=0.2)
         took_too_long = time.monotonic() > self.deadline
         if self.process.is_alive() and not took_too_long:
@@ -255,7 +252,7 @@ class Slot:
 
 
 def known():
-    """{(place, change): reason} of the survivors that are equivalent."""
+    """{(place, change): reason} of the survivors that need no test."""
     text = EQUIVALENT.read_text() if EQUIVALENT.exists() else ''
     blocks = [block.splitlines() for block in text.split('\n\n') if ' -> ' in block]
     return {(place, change): ' '.join(reason) for place, change, *reason in blocks}
@@ -264,6 +261,8 @@ def known():
 def drawn(arguments):
     found = {module: list(mutants_of(module)) for module in MODULES}
     together = [(mutant, module) for module in MODULES for mutant in found[module]]
+    for place, change in known().keys() - {mutant.key for mutant, _ in together}:
+        print(f'{EQUIVALENT.name} is outdated: {place}: {change}')
     if arguments.only:
         file, _, line = arguments.only.partition(':')
         return [m for m in together if m[0].file == file and line in ('', str(m[0].line))]
@@ -272,18 +271,19 @@ def drawn(arguments):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition('\n')[0])
-    parser.add_argument('--count', type=int, default=60, help='changes drawn')
+    parser.add_argument('--count', type=int, default=60, help='number of changes to draw')
     parser.add_argument('--seed', type=int, default=0, help='seed of the draw')
-    parser.add_argument('--jobs', type=int, default=1, help='tests at a time')
-    parser.add_argument('--only', help='FILE or FILE:LINE: all changes there, none drawn')
+    parser.add_argument('--jobs', type=int, default=1, help='changes tested in parallel')
+    parser.add_argument('--only', help='FILE or FILE:LINE: test all changes there, draw none')
     arguments = parser.parse_args()
     waiting, reasons, unexplained = drawn(arguments), known(), 0
     tests = {module: tests_of(module) for _, module in waiting}
 
-    sys.dont_write_bytecode = True  # A mutant may have the size and the second of another.
+    # A cached module could pass for a mutant of the same size, written in the same second.
+    sys.dont_write_bytecode = True
     os.environ.update(PYTHONDONTWRITEBYTECODE='1', TF_USE_LEGACY_KERAS='1')
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
-    import tensorflow  # noqa: F401, so that no process of the tests has to load it.
+    import tensorflow  # noqa: F401, loaded once, before the processes of the tests are forked.
 
     with tempfile.TemporaryDirectory() as folder:
         slots = [Slot(Path(folder) / str(index)) for index in range(arguments.jobs)]
@@ -292,9 +292,9 @@ def main():
         while (failed := slots[0].finish()) is None:
             pass
         if failed:
-            sys.exit(f'error: without any change {failed} fails:\n{slots[0].log.read_text()}')
+            sys.exit(f'error: {failed} fails without any change:\n{slots[0].log.read_text()}')
         seconds = time.monotonic() - began
-        print(f'{seconds:.0f} s for all tests', flush=True)
+        print(f'{seconds:.0f} s for the tests without any change', flush=True)
         idle, busy, counts = slots, [], {'killed': 0, 'survived': 0, 'equivalent': 0}
         while waiting or busy:
             while waiting and idle:

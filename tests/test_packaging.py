@@ -81,6 +81,7 @@ def test_its_data_comes_along_and_nothing_shadows_gin(installed, tmp_path):
     names = {path.name for path in (ROOT / templates).glob('*.*')}
     assert names <= {path.name for path in (installed / templates).iterdir()}
     assert not (installed / 'gin').exists()
+    assert (installed / 'ob2i_tf' / 'py.typed').is_file()  # Type checkers then read annotations.
 
 
 def test_it_runs_from_another_folder(installed, tmp_path):

@@ -39,8 +39,8 @@ def clean_gin():
     gin.clear_config()
 
 
-def code_blocks(language):
-    blocks = re.findall(r'^```(\w*)\n(.*?)^```$', README, re.M | re.S)
+def code_blocks(language, text=README):
+    blocks = re.findall(r'^```(\w*)\n(.*?)^```$', text, re.M | re.S)
     return [text for name, text in blocks if name == language]
 
 
@@ -80,7 +80,7 @@ def test_the_ablation_is_one_command_with_other_bindings(clean_gin):
         assert seen[name] == config.resolved_config()
 
 
-def train(folder, name, module, file):
+def train(folder, name, module, file, settings=SHORT):
     """Trains `name`.gin, which is `file`, with `name`.py, which is `module`; returns config.gin."""
     (folder / f'{name}.py').write_text(module)
     (folder / f'{name}.gin').write_text(file)
@@ -89,7 +89,7 @@ def train(folder, name, module, file):
             'run_experiment.py',
             f'--gin_files={name}.gin',
             f'--base_dir={folder}/run',
-            *(f'--gin_bindings={binding} = {value}' for binding, value in SHORT.items()),
+            *(f'--gin_bindings={binding} = {value}' for binding, value in settings.items()),
         ],
         output=folder / 'stderr',
         cwd=folder,

@@ -1,10 +1,10 @@
-"""The gradient step beside JAX and PyTorch versions of it, each in a process of its own, in turn.
+"""The gradient step beside JAX and PyTorch versions of it, each in a separate process, in turn.
 
   python -m venv /somewhere/peers && /somewhere/peers/bin/pip install jax torch
   python -m benchmarks.peers --python=/somewhere/peers/bin/python
 
-jax and torch are no dependencies of the project, so they have an environment of their own. All
-processes run with glibc's allocator told to keep what it has, which each of the three gains from.
+jax and torch are not dependencies of the project, so they have a separate environment. In all
+processes glibc keeps freed memory, from which each of the three benefits.
 """
 
 import argparse
@@ -26,9 +26,11 @@ ALLOCATOR = {
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--python', required=True, help='of an environment with jax and torch')
+    parser.add_argument(
+        '--python', required=True, help='Python of an environment with jax and torch'
+    )
     parser.add_argument('--rounds', type=int, default=3)
-    parser.add_argument('--seconds', type=float, default=10, help='for each in each round')
+    parser.add_argument('--seconds', type=float, default=10, help='seconds per framework and round')
     arguments = parser.parse_args()
     scripts = (('own', sys.executable), ('jax', arguments.python), ('torch', arguments.python))
     medians = collections.defaultdict(list)
@@ -46,7 +48,7 @@ def main():
             medians[' '.join(what)].append(float(median))
             print(*what, median, file=sys.stderr, flush=True)
     own = statistics.median(next(iter(medians.values())))
-    print('| gradient step, batch 32 | median of rounds, ms | each round | of ob2i_tf |')
+    print('| gradient step, batch 32 | median of rounds, ms | each round | relative to ob2i_tf |')
     print('|---|---:|---|---:|')
     for what, each in medians.items():
         rounds = ', '.join(f'{median:.0f}' for median in each)

@@ -1,15 +1,16 @@
 """Quantile (QR) heads with backward induction: OB2I over distributions (Dabney et al. 2018).
 
-A head has N quantiles per action instead of a value. Everything else sees its N quantiles as N
-columns of [B, K N, A], so backward induction moves each quantile from an episode's end to its
-start; only a', the followed head, the bonus and the loss have to know which columns belong to one
-head. No file of the package changes.
+A head has N quantiles per action in place of one value, as N columns of [B, K N, A] that everything
+else takes for heads: columns k N .. k N + N - 1 are head k, and column k N + i is its quantile at
+the level (i + 1/2) / N. So backward induction moves each quantile from an episode's end to its
+start, where beta averages two quantile functions. Only a', the head that acts, the bonus and the
+loss have to know which columns belong together: the parts below. `num_quantiles`, N, has
+to be the same everywhere, so it has no default. No file of the package changes.
 """
 
 from collections.abc import Callable
 
 import gin
-import numpy as np
 import tensorflow as tf
 
 from ob2i_tf import acting, bonuses, networks, targets
@@ -17,87 +18,113 @@ from ob2i_tf import acting, bonuses, networks, targets
 
 @gin.configurable(denylist=['seed', 'prior_seed'])
 class QuantileQNetwork(tf.keras.Model):
-    """K heads of N quantiles on a network of K heads: [B, *stack] -> [B, K N, A].
+    """K heads of N quantiles: [B, *stack] -> [B, K N, A].
+
+    A prior (`MultiHeadQNetwork.prior_scale`) is different for each quantile.
 
     Args:
       num_actions: A.
       num_quantiles: N.
-      network: Builds the network, see MultiHeadQNetwork.
-      seed, prior_seed: Seeds of the network.
+      network: Builds what computes the quantiles, K heads with A N outputs each.
+      seed, prior_seed: See MultiHeadQNetwork.
     """
 
     def __init__(
         self,
-        num_actions,
-        num_quantiles: int = 8,
+        num_actions: int,
+        num_quantiles: int = gin.REQUIRED,
         network: Callable = networks.MultiHeadQNetwork,
         seed: int = 0,
         prior_seed: int = 0,
     ):
         super().__init__(name='quantile_q_network')
-        self.network = network(num_actions * num_quantiles, seed=seed, prior_seed=prior_seed)
-        self.num_heads = self.network.num_heads * num_quantiles
+        self.outputs_of = network(num_actions * num_quantiles, seed=seed, prior_seed=prior_seed)
         self.num_actions = num_actions
-        self.trains_output = self.network.trains_output
+        self.num_heads = self.outputs_of.num_heads * num_quantiles  # To others.
+        self.trains_output = self.outputs_of.trains_output
 
     def call(self, observations, seed=None):
-        columns = self.network(observations, seed)
-        return tf.reshape(columns, (-1, self.num_heads, self.num_actions))
-
-    def followed_head(self, observations, heads, seed=None):
-        return self(observations, seed), heads  # All columns of a head are needed.
+        outputs = self.outputs_of(observations, seed)  # [B, K, N A]
+        return tf.reshape(outputs, (-1, self.num_heads, self.num_actions))
 
     @property
     def variable_groups(self):
-        return self.network.variable_groups
+        return self.outputs_of.variable_groups
+
+
+def head_means(q_values, num_quantiles):
+    """The mean of each head's quantiles, its value: [..., K N, A] -> [..., K, A]."""
+    q_values = tf.convert_to_tensor(q_values)
+    columns, num_actions = q_values.shape[-2:]
+    split = (columns // num_quantiles, num_quantiles, num_actions)
+    split = tf.concat([tf.shape(q_values)[:-2], split], axis=0)
+    return tf.reduce_mean(tf.reshape(q_values, split), axis=-2)
 
 
 @gin.configurable
-def quantile_head_preferences(q_values, heads, num_quantiles: int = 8):
+def quantile_head_preferences(q_values, heads, num_quantiles: int = gin.REQUIRED):
     """The mean of the head that a drawn column belongs to: [B, K N, A], [B] -> [B, A]."""
-    return acting.head_preferences(_head_means(q_values, num_quantiles), heads // num_quantiles)
+    return acting.head_preferences(head_means(q_values, num_quantiles), heads // num_quantiles)
 
 
 @gin.configurable
-def greedy_by_mean(q_values, num_quantiles: int = 8):
-    """a', the same for all quantiles of a head: [..., K N, A] -> [..., K N] int32."""
-    greedy = targets.greedy_actions(_head_means(q_values, num_quantiles))
+def greedy_by_mean(q_values, num_quantiles: int = gin.REQUIRED):
+    """a', one for all quantiles of a head: [..., K N, A] -> [..., K N] int32."""
+    greedy = targets.greedy_actions(head_means(q_values, num_quantiles))
     return tf.repeat(greedy, num_quantiles, axis=-1)
 
 
 @gin.configurable
-def std_of_means(q_values, num_quantiles: int = 8):
-    """The UCB-bonus, standard deviation over heads of their means: [..., K N, A] -> [..., A]."""
-    return bonuses.ensemble_std(_head_means(q_values, num_quantiles))
+class BonusOfMeans(bonuses.Bonus):
+    """A bonus that sees the heads' means for their values, so that OB2I's is their spread.
+
+    What a return spreads within a head is its own chance and earns none.
+
+    Args:
+      bonus: Any Bonus, such as UcbBonus.
+      num_quantiles: N.
+    """
+
+    def __init__(self, bonus: bonuses.Bonus = gin.REQUIRED, num_quantiles: int = gin.REQUIRED):
+        super().__init__(name='bonus_of_means')
+        self.bonus = bonus
+        self.num_quantiles = num_quantiles
+        self.needs_whole_episodes = bonus.needs_whole_episodes
+
+    def build(self, frame_shape, seed):
+        self.bonus.build(frame_shape, seed)
+
+    def __call__(self, experience):
+        next_q = head_means(experience.next_q, self.num_quantiles)
+        return self.bonus(
+            experience._replace(
+                next_q=next_q,
+                q_values=lambda: head_means(experience.q_values(), self.num_quantiles),
+            )
+        )
 
 
 @gin.configurable
-def quantile_huber(target_quantiles, quantiles, num_quantiles: int = 8):
-    """The loss of each quantile against all target quantiles of its head, with kappa 1.
+def quantile_huber(target_quantiles, quantiles, num_quantiles: int = gin.REQUIRED):
+    """Each quantile's regression on all N target quantiles of its head.
+
+        loss[i] = mean over j of |tau[i] - 1{y[j] < q[i]}| Huber(y[j] - q[i])
+
+    That is Dabney et al. (2018), eq. 10, with kappa 1; QLearner takes the mean over i and the heads
+    where they add up over i.
 
     Args:
-      target_quantiles, quantiles: [B, K N].
-      num_quantiles: N.
+      target_quantiles, quantiles: [B, K N], y and q.
+      num_quantiles: N; tau[i] = (i + 1/2) / N.
 
     Returns:
-      [B, K N]; Dabney et al. (2018), eq. 10, mean over targets.
+      [B, K N].
     """
-    by_head = tf.shape(quantiles)[0], -1, num_quantiles
-    difference = (
-        tf.reshape(target_quantiles, by_head)[:, :, None]
-        - tf.reshape(quantiles, by_head)[..., None]
-    )  # [B, K, N, N of targets]
-    levels = ((np.arange(num_quantiles) + 0.5) / num_quantiles)[:, None]
-    weights = tf.abs(levels - tf.cast(difference < 0, tf.float32))
+    shape = (-1, quantiles.shape[1] // num_quantiles, num_quantiles)
+    y, q = tf.reshape(target_quantiles, shape), tf.reshape(quantiles, shape)
+    difference = y[:, :, None, :] - q[..., None]  # [B, K, i, j]
     size = tf.abs(difference)
     huber = tf.where(size <= 1, 0.5 * tf.square(difference), size - 0.5)
+    tau = (tf.range(num_quantiles, dtype=tf.float32)[:, None] + 0.5) / num_quantiles
+    weights = tf.abs(tau - tf.cast(difference < 0, tf.float32))
     return tf.reshape(tf.reduce_mean(weights * huber, axis=-1), tf.shape(quantiles))
-
-
-def _head_means(q_values, num_quantiles):
-    """[..., K N, A] -> [..., K, A]."""
-    shape = tf.shape(q_values)
-    split = tf.concat([shape[:-2], [-1, num_quantiles], shape[-1:]], axis=0)
-    means = tf.reduce_mean(tf.reshape(q_values, split), axis=-2)
-    num_heads = None if q_values.shape[-2] is None else q_values.shape[-2] // num_quantiles
-    return tf.ensure_shape(means, (*q_values.shape[:-2], num_heads, q_values.shape[-1]))

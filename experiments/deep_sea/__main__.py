@@ -6,12 +6,12 @@
 
 A run has solved its size at the first episode at which more than a tenth of all episodes so far
 have found the treasure (bsuite, deep_sea/analysis.py: fewer than 0.9 of them bad; there only logged
-episodes count, here all); it is stopped then, and `found` counts the treasures until then. A larger
-size is tried by the methods of which at least half of the seeds solve the one before. Runs are
-whole runs of <method>_deep_sea.gin on the sea of mapping_seed 0, one core each. Run again, the
-command runs those that are missing. The table has one row per run; it and a figure beside it, with
-the suffix .png, are written anew after each size.
-Exit status: 0 all is done, 1 some runs failed or were stopped, 2 the command line is wrong.
+episodes count, here all). It is then stopped, and `found` counts the treasures until then. A larger
+size is tried by the methods of which at least half of the seeds solve the previous one. Runs are
+runs of <method>_deep_sea.gin with mapping_seed 0, one core each. The command, if repeated, runs
+those that are missing. The table has one row per run; after each size it is rewritten, with a
+figure beside it (suffix .png).
+Exit status: 0 complete, 1 some runs failed or were stopped, 2 wrong command line.
 """
 
 import csv
@@ -32,8 +32,8 @@ with cli.extra('analysis'):
 
 EPISODES = 10_000
 ITERATIONS = 100
-SOLVED = 0.1  # Of the episodes so far, exceeded.
-FOUND = 0.5  # Score that is exceeded: the treasure is worth 1, the way there costs 0.01.
+SOLVED = 0.1  # Share of the episodes so far, to be exceeded.
+FOUND = 0.5  # Score to be exceeded: the treasure is worth 1, the way there costs 0.01.
 METHODS = {  # Gin file -> name in figures.
     'ob2i': 'OB2I',
     'bebu': 'BEBU',
@@ -43,11 +43,11 @@ METHODS = {  # Gin file -> name in figures.
     'ebu': 'EBU',
 }
 COLUMNS = ('method', 'size', 'seed', 'solved', 'episodes', 'found')
-_LOOK_SECONDS = 10  # Between looks at the scores of a run.
+_LOOK_SECONDS = 10  # Between checks of a run's scores.
 
 
 def solved_at(scores):
-    """The first episode, from 1, at which more than a tenth of `scores` found it, or None."""
+    """The first episode, counted from 1, by which more than a tenth had found it, or None."""
     found = 0
     for episode, score in enumerate(scores[:EPISODES], start=1):
         found += score > FOUND
@@ -65,7 +65,7 @@ def scores_of(base_dir):
 
 
 def result(base_dir):
-    """(solved, episodes, found) of a run that has solved its size or is at its end, else None."""
+    """(solved, episodes, found) of a run that has solved its size or ended, else None."""
     scores = scores_of(base_dir)
     episode = solved_at(scores)
     if episode is None and len(scores) < EPISODES:
@@ -90,7 +90,7 @@ class Trial(sweep.Trial):
 def trials(method, size, base_dir, seeds, bindings):
     fixed = {
         'make_deep_sea.size': size,
-        'make_deep_sea.deterministic': True,  # Noise would look like treasure.
+        'make_deep_sea.deterministic': True,  # Noise would count as treasure.
         'Runner.num_iterations': ITERATIONS,
         'Runner.training_steps': EPISODES // ITERATIONS * size,  # Whole episodes.
         'Runner.num_envs': 1,
@@ -101,7 +101,7 @@ def trials(method, size, base_dir, seeds, bindings):
         seeds=seeds,
         bindings=(*(f'{name} = {value}' for name, value in fixed.items()), *bindings),
     )
-    for name, value in fixed.items():  # In any spelling, as the last trial resolves it.
+    for name, value in fixed.items():  # As resolved, since bindings have several spellings.
         if config.value(name) != value:
             raise ConfigError(f'--gin_bindings: {name} is {value} here, not {config.value(name)}')
     return [Trial(**vars(trial)) for trial in made]
@@ -119,7 +119,7 @@ def write(path, rows):
 
 
 def figure(rows):
-    """Episodes until each seed solved a size, and a line through the means of those that did.
+    """Episodes until each seed solved a size, with a line through the means of those that did.
 
     Args:
       rows: Tuples of COLUMNS.

@@ -3,9 +3,9 @@
   python -m experiments.figure_1 --out experiments/figure_1
 
 Twenty networks are fitted to the same 60 points, from different initial weights: the heads of a
-MultiHeadQNetwork without a trunk share nothing. The paper does not say which points; these are of
-Osband et al. (2016, appendix A): y = x + sin(4 (x + w)) + sin(13 (x + w)) + w, w ~ N(0, 0.03^2), x
-uniform in (0, 0.6) and (0.8, 1).
+MultiHeadQNetwork without a trunk share nothing. The paper does not specify the points; these are
+from Osband et al. (2016, appendix A): y = x + sin(4 (x + w)) + sin(13 (x + w)) + w,
+w ~ N(0, 0.03^2), x uniform in (0, 0.6) and (0.8, 1).
 Writes curves.csv and regression.png.
 """
 
@@ -36,7 +36,7 @@ def draw_points(rng):
 
 
 def fit(x, y, steps=12_000, seed=0):
-    """The fitted networks, as a function [n] -> [n, NUM_NETWORKS]."""
+    """The fitted networks as one function, [n] -> [n, NUM_NETWORKS]."""
 
     def inputs(x):  # Biases start at 0; the second input spreads the kinks.
         return np.stack([x, np.full_like(x, 0.5)], axis=-1).astype(np.float32) * 4
@@ -67,7 +67,7 @@ def figure(points, curve, fitted, std):
 
     Args:
       points: x and y, [NUM_POINTS] each.
-      curve: [n], where the networks are drawn.
+      curve: [n], the x at which the networks are drawn.
       fitted: [n, NUM_NETWORKS].
       std: [n], the bonus.
     """

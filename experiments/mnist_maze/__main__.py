@@ -4,18 +4,17 @@
 
 The relative length of an episode is its length over that of the maze's shortest path (paper,
 appendix C). An episode that misses the goal has the length at which the time limit cut it off.
-What is counted:
-- training episodes, which explore and which the paper's figure probably shows, except those that
-  the end of an iteration cut off;
-- games of the run's evaluations. An evaluation ends after a number of steps, not of games, which
-  would hide the games that fail, as they are long; so only games count that began early enough to
-  end in it in any case;
+These episodes count:
+- training episodes, which include exploration and are probably those of the paper's figure, except
+  those cut off by the end of an iteration;
+- games of the run's evaluations that started early enough to end in any case. (An evaluation ends
+  after a number of steps, which would hide games that fail, since they are long.)
 - with --evaluation, the games that `python -m ob2i_tf.evaluate` played at the end of the run.
 
 Writes into the folder: episodes.csv, one row per episode; curves.csv, training episodes in bins of
 agent steps; runs.csv, the end of each run; summary.csv, over mazes; comparison.csv, methods on the
 same mazes; relative_length.png and .svg.
-Exit status: 0 written, 1 it could not be, 2 the command line is wrong.
+Exit status: 0 written, 1 not written, 2 wrong command line.
 """
 
 import math
@@ -43,24 +42,24 @@ _KEYS = [
 ]
 _MAZE = ['method', 'wall_density', 'maze_seed']
 _RUN = [*_MAZE, 'seed']
-_OWN = ('training', 'evaluation')  # What a run itself played.
-LAST = 0.1  # Share of a run's agent steps: its end, over which training episodes are summed up.
+_OWN = ('training', 'evaluation')  # Games that a run itself played.
+LAST = 0.1  # The end of a run, as a share of its agent steps.
 BIN_STEPS = 10_000  # Agent steps.
 
 
 def episodes(runs, evaluation=None) -> pd.DataFrame:
     """All episodes of the maze runs, one per row.
 
-    `played` is 'training', 'evaluation', or the preferences of `ob2i_tf.evaluate`; `agent_steps`
-    counts those that the run had taken at the end of the episode, `run_steps` all that it has
-    taken; it was `cut_short` if its configuration asks for more.
+    `played` is 'training', 'evaluation', or the preferences of `ob2i_tf.evaluate`. `agent_steps` is
+    the number that the run had taken at the end of the episode, `run_steps` at the end of the run;
+    a run was `cut_short` if its configuration asks for more.
 
     Args:
-      runs: load.Runs; gets a problem for each run that is left out.
+      runs: load.Runs, to which a problem is added for each run that is left out.
       evaluation: Table that `ob2i_tf.evaluate` wrote, or None.
 
     Raises:
-      UserError: No run is one of a maze.
+      UserError: There is no run on a maze.
     """
     mazes = [run for run in runs.runs if run.game.startswith('MnistMaze')]
     by_run = {}
@@ -74,7 +73,7 @@ def episodes(runs, evaluation=None) -> pd.DataFrame:
         if config:
             parts.append(_of_run(run, config, by_run.get(run.path.resolve()), runs.problems))
     if not parts:
-        raise UserError('none of the runs is one of a MNIST maze')
+        raise UserError('none of the runs is on an MNIST maze')
     return pd.concat(parts, ignore_index=True)
 
 
@@ -88,7 +87,7 @@ def _of_run(run, config, evaluated, problems):
     parts = [training.assign(played='training')]
     if evaluated is not None:
         parts.append(evaluated.rename(columns={'agent_steps': 'frames', 'preferences': 'played'}))
-    # Only the games of a single environment tell when they began.
+    # Start times are known only for a single environment.
     if evaluation_steps and run.config.get('Runner.evaluation_envs', 1) == 1:
         games = run.games.dropna()
         began = games.groupby('iteration')['length'].cumsum() - games['length']
@@ -107,7 +106,7 @@ def _of_run(run, config, evaluated, problems):
         density, maze, run.config.get('make_mnist_maze.exact_wall_count', False)
     )
     shortest = mnist_maze.shortest_path(walls)
-    # `limit` bumps cost at most what the goal pays, unless the rewards are unusual.
+    # With the usual rewards, `limit` bumps cost no more than the goal pays.
     reached = rows['score'] > 0 if goal + bump * limit >= 0 else rows['length'] < limit
     return pd.DataFrame(
         {
@@ -129,7 +128,7 @@ def _of_run(run, config, evaluated, problems):
 
 
 def read_evaluation(path) -> pd.DataFrame:
-    """The table that `ob2i_tf.evaluate` wrote; a UserError for any other file."""
+    """The table that `ob2i_tf.evaluate` wrote; raises a UserError for any other file."""
     try:
         table = pd.read_csv(path, encoding_errors='surrogateescape')
     except (OSError, ValueError) as error:
@@ -144,7 +143,7 @@ def per_run(table) -> pd.DataFrame:
     """Median relative length and share of goals of each run, at its end.
 
     Training episodes and evaluations count if they ended in the last tenth of the run, other games
-    all.
+    always.
     """
     late = table['agent_steps'] > table['run_steps'] * (1 - LAST)
     grouped = table[late | ~table['played'].isin(_OWN)].groupby([*_RUN, 'played'])
@@ -159,14 +158,14 @@ def per_run(table) -> pd.DataFrame:
 
 
 def per_maze(of_runs) -> pd.DataFrame:
-    """Means over the seeds of a maze, of the runs that were not cut short."""
+    """Means over the seeds of a maze, for runs that were not cut short."""
     complete = of_runs[~of_runs['cut_short']]
     values = ['relative_length', 'reached_goal']
     return complete.groupby([*_MAZE, 'played'])[values].mean().reset_index()
 
 
 def summary(of_mazes) -> pd.DataFrame:
-    """Over mazes: median, quartiles and mean of the relative length, share of goals."""
+    """Over mazes: median, quartiles and mean of the relative length; share of goals."""
     grouped = of_mazes.groupby(['wall_density', 'played', 'method'])
     lengths = grouped['relative_length']
     return pd.DataFrame(
@@ -184,7 +183,7 @@ def summary(of_mazes) -> pd.DataFrame:
 def curves(table, bin_steps=BIN_STEPS) -> pd.DataFrame:
     """Relative length of training episodes: [bin, run], the mean in each bin of agent steps.
 
-    A bin in which no episode ended has the value of the one before, up to the end of the run.
+    A bin in which no episode ended has the value of the previous one, up to the end of the run.
     """
     table = table.copy()
     for steps in ('agent_steps', 'run_steps'):
@@ -204,8 +203,8 @@ def comparison(of_runs, of_mazes) -> pd.DataFrame:
     """Each method's relative length over that of OB2I, or of the first method, on the same mazes.
 
     A row has the geometric mean of the ratios over mazes that both methods ran, its 95% interval
-    (Student's t of the logarithms), and how many ratios are above 1, that is on how many mazes the
-    first was better. A row is of one density or of 'all' mazes, of whatever density.
+    (Student's t of the logarithms), and the number of ratios above 1, that is of mazes on which the
+    first was better. A row covers one density, or 'all' mazes of any density.
 
     Args:
       of_runs: Result of `curves`; compared at each bin of agent steps.
@@ -263,7 +262,7 @@ def figure(of_runs):
                 axis.fill_between(middle.index, low, high, color=color, alpha=0.18, lw=0)
                 (lines[method],) = axis.plot(middle.index, middle, lw=1.6, **look[method])
             counts = '-'.join(map(str, sorted({by_method.size().min(), by_method.size().max()})))
-            axis.set_title(f'{100 * density:g}% walls asked for, mazes: {counts}')
+            axis.set_title(f'{100 * density:g}% wall density, mazes: {counts}')
             axis.set_yscale('log')
             axis.set_yticks([1, 2, 5, 10, 20, 50], ['1', '2', '5', '10', '20', '50'])
             axis.minorticks_off()
@@ -274,7 +273,7 @@ def figure(of_runs):
         figures.legend(picture, lines)
         caption = (
             'Training episodes over agent steps, median and quartiles over mazes; the dotted line '
-            'is the shortest path, which slips put out of reach'
+            'is the shortest path, which slips make unattainable'
         )
         return figures.rendered('relative_length', 'Relative length', caption, picture)
 
@@ -295,7 +294,7 @@ def main(argv=None):
         raise UserError('; '.join(['no training episode has ended yet', *runs.problems]))
     lengths = sorted(set(ends.loc[~ends['cut_short'], 'run_steps']))
     if len(lengths) > 1:
-        runs.problems.append(f'runs of different lengths are summed up together: {lengths}')
+        runs.problems.append(f'runs of different lengths are aggregated: {lengths}')
     of_mazes = per_maze(ends)
     out = Path(arguments.out)
     out.mkdir(parents=True, exist_ok=True)

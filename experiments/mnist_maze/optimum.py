@@ -2,11 +2,11 @@
 
   python -m experiments.mnist_maze.optimum > optimum.csv
 
-By dynamic programming on the cells, with the rules and the rewards that `make_mnist_maze` has by
-default and the discount of gin/base/mnist_maze.gin. `optimal_length` is the mean number of steps
-that the best policy takes, slips included, over the shortest path, `optimal_median` the median. The
-gap of a cell, the optimal value of the best action less that of the second best, has to be
-outweighed by a bonus that changes the action there.
+By dynamic programming on the cells, with the default rules and rewards of `make_mnist_maze` and the
+discount of gin/base/mnist_maze.gin. `optimal_length` is the mean number of steps that the best
+policy takes, slips included, divided by the shortest path, and `optimal_median` the median. The gap
+of a cell is the optimal value of the best action minus that of the second best; a bonus has to
+outweigh it to change the action.
 """
 
 import csv

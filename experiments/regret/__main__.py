@@ -3,13 +3,13 @@
   python -m experiments.regret "LSVI-UCB=runs/lsvi_ucb_linear_mdp" runs/ob2i_linear_mdp --out D
 
 The regret of an episode is the sum of V*_h(s_h) - Q*_h(s_h, a_h) over its steps, exploration
-included: its expectation is that of V*_1(s_1) less the episode's rewards, without their noise. It
-is computed from the episodes in the run's replay. The regret of an agent that learns grows more
-slowly than the number n of episodes: summary.csv has the exponent p of n^p that fits the second
-half of a run (a line through its logarithms), 1 for one that never learns.
+included. It has the expectation of V*_1(s_1) minus the episode's rewards, without their noise, and
+is computed from the episodes in the run's replay. If an agent learns, its regret grows more slowly
+than the number n of episodes: summary.csv has the exponent p of n^p fitted to the second half of a
+run (a line through the logarithms), which is 1 for an agent that never learns.
 
 Writes regret.csv, summary.csv, regret.png and regret.svg.
-Exit status: 0 written, 1 it could not be, 2 the command line is wrong.
+Exit status: 0 written, 1 not written, 2 wrong command line.
 """
 
 import json
@@ -32,7 +32,7 @@ with cli.extra('analysis'):
 
 _MDP = ('kind', 'num_states', 'num_actions', 'horizon', 'num_features', 'mdp_seed')
 _KEYS = [f'make_linear_mdp.{key}' for key in _MDP]
-POINTS = 100  # Of a curve, in the table and in the figure.
+POINTS = 100  # Per curve, in the table and the figure.
 
 
 def of_run(run) -> np.ndarray:
@@ -76,11 +76,11 @@ def _episodes(folder):
 def curves(runs) -> pd.DataFrame:
     """[episode, (method, seed)], at POINTS episodes that all runs have.
 
-    `runs.problems` gets each run that is left out, as it cannot be read or has no episode, and the
-    run that ends all curves as it is shorter than others.
+    `runs.problems` receives each run that is left out because it is unreadable or has no episode,
+    and the shortest run if it cuts off the curves of others.
 
     Raises:
-      UserError: No run of a linear MDP is left.
+      UserError: No run on a linear MDP is left.
     """
     found = {}
     for run in runs.runs:
@@ -95,7 +95,7 @@ def curves(runs) -> pd.DataFrame:
         else:
             found[run.method, run.seed] = regret
     if not found:
-        raise UserError('; '.join(['no run of a linear MDP that can be read', *runs.problems]))
+        raise UserError('; '.join(['no readable run on a linear MDP', *runs.problems]))
     (method, seed), shortest = min(found.items(), key=lambda item: len(item[1]))
     count = len(shortest)
     if count < max(map(len, found.values())):
@@ -108,13 +108,13 @@ def curves(runs) -> pd.DataFrame:
 
 
 def exponent(curve) -> float:
-    """p of n^p through the second half of a curve over episodes; NaN where it is 0."""
+    """p of n^p fitted to the second half of a curve over episodes; NaN where that is 0."""
     half = curve[(curve.index > curve.index[-1] / 2) & (curve > 0)]
     return np.polyfit(np.log(half.index), np.log(half), 1)[0] if len(half) > 1 else np.nan
 
 
 def summary(table) -> pd.DataFrame:
-    """Of each method, over seeds: regret at the end and exponent of the second half."""
+    """Per method, over seeds: regret at the end and exponent of the second half."""
     ends = table.iloc[-1].to_frame('regret').assign(exponent=table.apply(exponent))
     by_method = ends.groupby('method')
     return by_method.agg(
@@ -130,7 +130,7 @@ def summary(table) -> pd.DataFrame:
 
 
 def figure(table):
-    """Regret over episodes: the seeds, and their mean."""
+    """Regret over episodes: each seed, and the mean."""
     look = figures.line_styles(set(table.columns.get_level_values('method')))
     with figures.style():
         picture, axis = plt.subplots(figsize=(5.6, 3.3), layout='constrained')
@@ -141,7 +141,7 @@ def figure(table):
         axis.set_xlabel('episodes')
         axis.set_ylabel('cumulative regret')
         figures.legend(picture, lines)
-        caption = 'Cumulative regret over episodes, thin of each seed, thick their mean'
+        caption = 'Cumulative regret over episodes. Thin: seeds. Thick: their mean'
         return figures.rendered('regret', 'Regret on a linear MDP', caption, picture)
 
 

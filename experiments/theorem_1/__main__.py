@@ -1,9 +1,9 @@
-"""Theorem 1 as an experiment: an ensemble's spread against the bonus of LSVI-UCB.
+"""Theorem 1 as an experiment: the spread of an ensemble against the bonus of LSVI-UCB.
 
   python -m experiments.theorem_1 --out experiments/theorem_1
 
-The theorem says that under Bayesian linear regression with prior N(0, I / lambda) and unit noise
-the standard deviation of the value at phi is sqrt(phi^T Lambda^-1 phi). A head of the ensemble is a
+By the theorem, in Bayesian linear regression with prior N(0, I / lambda) and unit noise the
+standard deviation of the value at phi is sqrt(phi^T Lambda^-1 phi). A head of the ensemble is a
 ridge regression on targets with noise N(0, 1), drawn towards a weight from the prior: a sample of
 that posterior. So the error of the ensemble's standard deviation falls like 1 / sqrt(K).
 Writes errors.csv and errors.png.

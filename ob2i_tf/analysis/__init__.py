@@ -1,4 +1,4 @@
-"""From run folders to tables, figures and a page beside the published results.
+"""Tables, figures and a page on run folders, beside the published results.
 
 Only `episode`, which plays a game with trained networks, imports TensorFlow.
 """

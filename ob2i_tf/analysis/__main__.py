@@ -1,4 +1,4 @@
-"""Turns run folders into a report.
+"""Writes a report on run folders: tables, figures and a page beside the published results.
 
   python -m ob2i_tf.analysis runs --out report
   python -m ob2i_tf.analysis "Mine=runs/my_gin_file" runs/ob2i_atari --out report
@@ -17,7 +17,7 @@ from ob2i_tf.errors import UserError, missing_package
 def _parser():
     parser = argparse.ArgumentParser(
         prog='python -m ob2i_tf.analysis',
-        description='Writes tables, figures and a page of run folders beside published results.',
+        description='Writes tables, figures and a page on run folders beside published results.',
     )
     parser.add_argument(
         'runs',
@@ -32,11 +32,11 @@ def _parser():
         '--score',
         choices=('last', 'best'),
         default='last',
-        help='the evaluation that counts as the score of a run (default: last)',
+        help='which evaluation counts as the score of a run (default: last)',
     )
     parser.add_argument(
         '--method',
-        help='the method whose relative scores are drawn (default: OB2I, else the first)',
+        help='method whose relative scores are drawn (default: OB2I, else the first)',
     )
     return parser
 

@@ -1,9 +1,10 @@
-"""One game of a trained agent, with the UCB-bonus of every step: a figure, a page, a video.
+"""Plays one game of a trained agent and shows the UCB-bonus of every step.
 
   python -m ob2i_tf.analysis.episode runs/ob2i_atari/Breakout/seed0 --out viewer
 
-The run may be in progress. Its folder stays as it is, unless --out is in it; the report links to
-RUN/viewer/episode.html. This is the one module of the package that imports TensorFlow.
+Writes a figure, a page and a video. The run may be in progress. Its folder is not changed, unless
+--out is in it; the report links to RUN/viewer/episode.html. No other module of this package imports
+TensorFlow.
 """
 
 import argparse
@@ -35,21 +36,21 @@ except ModuleNotFoundError as error:
         raise
     sys.exit(f'error: {missing_package(error, "analysis")}')
 
-NUM_SPIKES = 8  # As in the paper's figure of VideoPinball.
+NUM_SPIKES = 8  # As in the paper's figure on VideoPinball.
 
 
 class Recording(NamedTuple):
-    """One game of T steps, with all that was known when each action was chosen.
+    """One game of T steps, with everything known when each action was chosen.
 
     Attributes:
-      title: Names the run.
+      title: Title that names the run.
       action_names: Names of the A actions.
       frames: T images, uint8 [height, width] or [height, width, 3].
       actions: [T] int.
-      random: [T] bool, whether the action was drawn by epsilon.
+      random: [T] bool, whether epsilon chose a random action.
       rewards: [T] float, raw.
-      q_values: [T, K, A], the heads' values.
-      votes: [T, A] int, the number of heads whose greedy action it is.
+      q_values: [T, K, A], the heads' Q-values.
+      votes: [T, A] int, the number of heads for which the action is greedy.
       bonuses: [T], the standard deviation over heads of Q(s_t, a_t), the UCB-bonus of the pair.
       cells: [T, 2] int in a maze, else None.
       walls: [rows, columns] bool in a maze, else None.
@@ -71,12 +72,12 @@ class Recording(NamedTuple):
 
 
 def record(run, seed=0, max_steps=3000, allow_imports=()) -> Recording:
-    """Plays one game as the run evaluates.
+    """Plays one game with the action rule of the run's evaluation.
 
     Args:
       run: Run folder.
       seed: Seed of the game.
-      max_steps: Agent steps after which the recording ends, if the game has not.
+      max_steps: Agent steps after which the recording ends, even if the game has not.
       allow_imports: See `restore.restore`.
 
     Raises:
@@ -122,7 +123,7 @@ def _play(env, agent, rng, max_steps, maze):
     def act(observations):
         frame = maze.render() if maze else _newest_frame(observations[0])
         q_values = agent.posterior.mean(observations).numpy()[0]
-        # Whether epsilon strikes is drawn here, so that it can be shown.
+        # Drawn here, so that the page can show which actions were random.
         random = bool(rng.random() < agent.epsilon)
         shown[:] = frame, maze and maze.cell, random, q_values
         return agent.policy.actions(observations, heads, float(random), rng)
@@ -148,11 +149,11 @@ def _newest_frame(observation):
 
 
 def spikes(bonuses, count=NUM_SPIKES) -> list[int]:
-    """Steps of the most prominent maxima, in order of time.
+    """Steps of the most prominent maxima, in temporal order.
 
     Args:
       bonuses: [T].
-      count: Number of maxima, at most; two are at least T / (4 count) steps apart.
+      count: Largest number of maxima; any two are at least T / (4 count) steps apart.
     """
     if len(bonuses) == 0 or np.ptp(bonuses) == 0:
         return []
@@ -164,7 +165,7 @@ def spikes(bonuses, count=NUM_SPIKES) -> list[int]:
 
 
 def spike_figure(recording, steps):
-    """The curve, its numbered spikes and their frames (paper, figure of VideoPinball)."""
+    """The curve, its numbered spikes and their frames (paper, figure on VideoPinball)."""
     columns = 4
     rows = -(-len(steps) // columns)
     with figures.style():
@@ -187,15 +188,15 @@ def spike_figure(recording, steps):
         axis.set_ylabel('UCB-bonus')
         return figures.rendered(
             'bonus',
-            'UCB-bonus of a game',
+            'UCB-bonus during a game',
             f'{recording.title}. {len(recording.actions)} steps, score {recording.rewards.sum():g}.'
-            ' Spikes are numbered; below are their frames.',
+            ' Spikes are numbered; their frames are below.',
             drawn,
         )
 
 
 def bonus_map(recording):
-    """[rows, columns]: the largest bonus in each cell of a path, scaled to 0..1; else NaN."""
+    """[rows, columns]: the largest bonus per cell of the path, scaled to 0..1; NaN elsewhere."""
     largest = np.full(recording.walls.shape, np.nan)
     for cell, bonus in zip(map(tuple, recording.cells), recording.bonuses):
         largest[cell] = np.nanmax([largest[cell], bonus])
@@ -203,7 +204,7 @@ def bonus_map(recording):
 
 
 def maze_figure(recording):
-    """The maze and the bonus over it along the path (paper, figure of maze visualisations)."""
+    """The maze, and the bonus along the path through it (paper, figure of maze visualisations)."""
     rows, columns = recording.walls.shape
     with figures.style():
         drawn, axes = figures.plt.subplots(1, 2, figsize=(7.2, 3.5), layout='constrained')
@@ -222,7 +223,7 @@ def maze_figure(recording):
         axes[0].set_title(f'path, {len(recording.actions)} steps')
         shown = axes[1].imshow(bonus_map(recording), cmap='viridis', vmin=0, vmax=1)
         axes[1].set_title('largest UCB-bonus in each cell of the path')
-        drawn.colorbar(shown, ax=axes[1], shrink=0.85, label='share of the largest')
+        drawn.colorbar(shown, ax=axes[1], shrink=0.85, label='relative to the largest')
         return figures.rendered(
             'bonus_map',
             'UCB-bonus over the maze',
@@ -232,13 +233,13 @@ def maze_figure(recording):
 
 
 def video(recording, steps, path, max_frames=500):
-    """A GIF: the frame above the curve with a cursor; of a long game every n-th step.
+    """Writes a GIF: the frame above the curve with a cursor; for a long game, every n-th step.
 
     Args:
       recording: Recording.
       steps: Steps of the spikes, which are marked on the curve.
-      path: File.
-      max_frames: Frames of the GIF, at most.
+      path: Path of the GIF.
+      max_frames: Largest number of frames in the GIF.
     """
     stride = -(-len(recording.frames) // max_frames)
     width, height, strip = 252, 252, 84
@@ -266,12 +267,12 @@ _BLUE, _RED = figures.COLOURS[:2]
 
 
 def viewer(recording, steps, figure) -> str:
-    """The page: the curve, and what the agent saw and thought at the step under the cursor.
+    """The page: the curve, with the frame, Q-values and votes at the step under the cursor.
 
     Args:
       recording: Recording.
       steps: Steps of the spikes.
-      figure: Figure below.
+      figure: Figure at the end of the page.
     """
     heads = recording.q_values.shape[1]
     facts = [
@@ -292,14 +293,14 @@ def viewer(recording, steps, figure) -> str:
         'cells': None if recording.cells is None else recording.cells.tolist(),
         'frames': [_data_url(frame) for frame in recording.frames],
     }
-    title = 'The UCB-bonus of a game'
+    title = 'The UCB-bonus during a game'
     return render(
         'viewer.html', title=title, facts=', '.join(facts) + '.', data=data, figure=figure
     )
 
 
 def _rounded(values, digits):
-    """Nested lists, with so many significant digits."""
+    """Nested lists of numbers, rounded to `digits` significant digits."""
     if np.ndim(values):
         return [_rounded(value, digits) for value in values]
     return float(f'{values:.{digits}g}')
@@ -342,7 +343,7 @@ def main(argv=None):
     )
     parser.add_argument('--seed', type=int, default=0, help='seed of the game (default: 0)')
     parser.add_argument(
-        '--max_steps', type=int, default=3000, help='agent steps at most (default: 3000)'
+        '--max_steps', type=int, default=3000, help='largest number of agent steps (default: 3000)'
     )
     installed.add_flag(parser)
     arguments = parser.parse_args(argv)

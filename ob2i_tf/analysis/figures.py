@@ -1,7 +1,7 @@
-"""Figures of runs beside the published results, readable in print and by the colour-blind.
+"""Figures of results beside the published ones, readable in print and by the colour-blind.
 
-Each function returns Figures, as PNG and SVG. Text and axes have the colour INK, which a page
-replaces by that of its text.
+Each function returns Figures, with PNG and SVG. Text and axes have the colour INK, which a page
+replaces by its text colour.
 """
 
 import html
@@ -33,8 +33,8 @@ DASHES = [
     *((0, dashes) for dashes in ((5, 1.5), (1.5, 1.2), (6, 1.5, 1.5, 1.5), (9, 2))),
     *((0, dashes) for dashes in ((3, 1, 1, 1, 1, 1), (2, 3), (7, 3, 2, 3))),
 ]
-PANELS = 12  # Per page of curves, at most.
-FEWEST_POINTS = 3  # Games in a scatter plot.
+PANELS = 12  # Largest number per page of curves.
+FEWEST_POINTS = 3  # Smallest number of games in a scatter plot.
 STYLE = {
     'font.family': 'DejaVu Sans',
     'font.size': 9,
@@ -48,8 +48,8 @@ STYLE = {
     'legend.frameon': False,
     'svg.fonttype': 'none',
     'svg.hashsalt': 'ob2i_tf',
-    'text.parse_math': False,  # Methods may have any name.
-    'figure.dpi': 150,  # As saved: widths of text depend on it.
+    'text.parse_math': False,  # Names of methods may contain '$'.
+    'figure.dpi': 150,  # As saved, since widths of text depend on it.
     'savefig.dpi': 150,
     **dict.fromkeys(('text.color', 'axes.edgecolor', 'axes.labelcolor', 'axes.titlecolor'), INK),
     **dict.fromkeys(('xtick.color', 'ytick.color'), INK),
@@ -57,7 +57,7 @@ STYLE = {
 
 
 class Figure(NamedTuple):
-    """A figure: name of its files, a title, a description, and its pictures."""
+    """A figure: the name of its files, a title, a description, and the images."""
 
     name: str
     title: str
@@ -66,7 +66,7 @@ class Figure(NamedTuple):
     svg: str
 
     def inline_svg(self) -> str:
-        """The SVG as part of a page: text in the page's colour, unique ids, a description."""
+        """The SVG for use in a page: text in the page's colour, unique ids, a description."""
         text = self.svg[self.svg.index('<svg') :].replace(INK, 'currentColor')
         text = re.sub(r'(\bid="|url\(#|href="#)', rf'\g<1>{self.name}-', text)
         label = html.escape(f'{self.title}. {self.caption}')
@@ -80,7 +80,7 @@ class Figure(NamedTuple):
 def rendered(name, title, caption, figure) -> Figure:
     """Draws and closes a matplotlib figure."""
     figure.draw_without_rendering()
-    figure.set_layout_engine('none')  # It need not be found anew for each format.
+    figure.set_layout_engine('none')  # The layout need not be computed again for each format.
     png, svg = io.BytesIO(), io.StringIO()
     figure.savefig(png, format='png', facecolor='white', metadata={'Software': None})
     figure.savefig(svg, format='svg', transparent=True, metadata={'Date': None, 'Creator': None})
@@ -89,12 +89,12 @@ def rendered(name, title, caption, figure) -> Figure:
 
 
 def style():
-    """A context in which figures look alike."""
+    """A context that gives figures the same style."""
     return plt.rc_context(STYLE)
 
 
 def line_styles(methods):
-    """{method: keywords of a line}, a colour and dashes for each; OB2I has the first."""
+    """{method: keywords of a line}, with a colour and dashes; OB2I has the first."""
     methods = sorted(methods, key=lambda method: (not method.startswith('OB2I'), method))
     return {
         method: {
@@ -106,7 +106,7 @@ def line_styles(methods):
 
 
 def plot(axis, x, y, **keywords):
-    """A line, with a marker if it is a single point, which else would be invisible."""
+    """A line, with a marker if it is a single point, which would otherwise be invisible."""
     marker = {'marker': 'o', 'ms': 3, 'clip_on': False} if len(x) == 1 else {}
     (line,) = axis.plot(x, y, **marker, **keywords)
     return line
@@ -144,7 +144,7 @@ def run_curves(runs, table, column) -> pd.DataFrame:
 
 
 def interval_of_mean(curves, draws=1000):
-    """95% bootstrap interval of the mean over seeds, [2, frames]; NaN where there is one seed."""
+    """95% bootstrap interval of the mean over seeds, [2, frames]; NaN if there is only one seed."""
     values = curves.to_numpy()
     existing = ~np.isnan(values)
     bounds = np.full((2, len(values)), np.nan)
@@ -171,7 +171,9 @@ def grid(count):
 
 def legend(figure, lines):
     names = list(lines)
-    columns = int(16 * figure.get_figwidth() / (max(map(len, names)) + 8))  # A name and its line.
+    columns = int(
+        16 * figure.get_figwidth() / (max(map(len, names)) + 8)
+    )  # Each has a name and a line.
     columns = min(4, len(names), max(1, columns))
     figure.set_figheight(figure.get_figheight() + 0.18 * -(-len(names) // columns))
     figure.legend(
@@ -222,9 +224,9 @@ def _panels(runs, table, column, known, name, title, caption, ylabel) -> list[Fi
 
 
 def _published_scores(axis, known, game):
-    """Marks published scores at the right edge, random and human play as lines.
+    """Marks published scores at the right edge, and random and human play by lines.
 
-    Scores so far away that the curves would become flat are named in the corner.
+    Scores so far away that they would flatten the curves are given in the corner.
     """
     lines = {}
     low, high = axis.get_ylim()
@@ -259,16 +261,16 @@ def learning_curves(runs, known) -> list[Figure]:
         'learning_curves',
         'Learning curves',
         'Score over training frames. Thin: seeds. Thick: their mean, with its 95% bootstrap '
-        'interval where there are two seeds. Scores are those of evaluations, or of training '
-        'episodes where the runs of a task have no evaluations.'
+        'interval if there are two seeds. Scores are those of evaluations, or of training '
+        'episodes if the runs of a task have no evaluations.'
         + ' Marks at the right edge: published scores at 20M frames, wherever the runs end; those '
-        'far off are named in the corner.' * atari,
+        'far off are given in the corner.' * atari,
         'score',
     )
 
 
 def mean_bonus(runs) -> list[Figure]:
-    """The mean UCB-bonus in the learning process (paper, its figure of the same name)."""
+    """The mean UCB-bonus in the learning process (paper, figure of that name)."""
     return _panels(
         [run for run in runs if (run.train['bonus_mean'] > 0).any()],
         'train',
@@ -328,7 +330,7 @@ def game_lengths(runs) -> pd.Series:
 
 @style()
 def episode_length(lengths, relative, method, against, name) -> list[Figure]:
-    """Length of games against relative score, one point per game (paper, failure analysis).
+    """Relative score against length of games, one point per game (paper, failure analysis).
 
     Args:
       lengths: See `game_lengths`.
@@ -358,8 +360,8 @@ def episode_length(lengths, relative, method, against, name) -> list[Figure]:
         rendered(
             name,
             f'Episode length and relative score: {method} against {against}',
-            'One point per game, named where it is further than 5% from 0. The paper finds its '
-            'method weak where games are short.',
+            'One point per game, named if it is further than 5% from 0. The paper finds its '
+            'method weak in short games.',
             figure,
         )
     ]
@@ -402,8 +404,8 @@ def performance_profiles(normalised, known, draws=500) -> list[Figure]:
         rendered(
             'performance_profiles',
             'Performance profiles',
-            'Share of runs whose human-normalised score is above a threshold, each of the n '
-            'games counting alike; bands are 95% bootstrap intervals over seeds. The lines of '
+            'Share of runs whose human-normalised score is above a threshold, with equal weight '
+            'for each of the n games; bands are 95% bootstrap intervals over seeds. The lines of '
             'the paper are computed from one mean per game.',
             figure,
         )
@@ -442,7 +444,7 @@ def intervals(summary, known) -> list[Figure]:
         rendered(
             'intervals',
             'Human-normalised summary',
-            'Points and 95% stratified bootstrap intervals. Rows over different numbers of '
+            'Points and 95% stratified bootstrap intervals. Methods with different numbers of '
             'games are not comparable; see the table.',
             figure,
         )
@@ -468,8 +470,8 @@ def all_figures(runs, table, summary, known, score='score_last', method=None) ->
       summary: See `scores.summary`.
       known: scores.Published.
       score: 'score_last' or 'score_best'.
-      method: Method whose relative scores are shown; by default OB2I, of several the one with most
-        games, else any.
+      method: Method whose relative scores are shown; by default the variant of OB2I with the most
+        games, else any method.
     """
     figures = intervals(summary, known) + learning_curves(runs, known)
     figures += performance_profiles(scores.normalised_runs(table, known, score), known)

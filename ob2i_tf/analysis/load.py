@@ -1,4 +1,4 @@
-"""Run folders -> tidy tables; what is missing or damaged in them is reported, never guessed."""
+"""Reads run folders into tidy tables; reports missing or damaged data, and never guesses it."""
 
 import ast
 import collections
@@ -30,8 +30,8 @@ TRAIN_COLUMNS = (
 )
 _FILES = ('config.gin', 'eval.csv', 'train.csv')
 _UNBOUND = '(unbound)'
-_LARGEST = 1e15  # Sums of numbers beyond may overflow; no log holds one.
-# What may differ between the runs of one method.
+_LARGEST = 1e15  # Sums of larger numbers may overflow; no log holds any.
+# Bindings that may differ between the runs of one method.
 _FREE = re.compile(
     r'make_environment\.name|.*\.(seed|maze_seed|wall_density|num_threads)|make_deep_sea\.size|'
     r'Runner\.(method|num_iterations|checkpoint_steps|checkpoints_kept|require_gpu)'
@@ -45,9 +45,9 @@ class Run(NamedTuple):
 
     Attributes:
       path: Folder.
-      method, game, seed: Texts that identify the run.
-      config: {binding: value}; references are texts such as '@EpisodicUpdate'.
-      environment: {package, 'python' or 'git_commit': version}, as far as they are known.
+      method, game, seed: Strings that identify the run.
+      config: {binding: value}; references are strings such as '@EpisodicUpdate'.
+      environment: {package, 'python' or 'git_commit': version}, as far as known.
       eval, games: Tables with COLUMNS['eval'], COLUMNS['eval_episodes'].
       train: Table with TRAIN_COLUMNS.
     """
@@ -80,12 +80,12 @@ class Run(NamedTuple):
 
     @property
     def frames(self) -> int:
-        """Frames that its logs reach."""
+        """Frames at the end of its logs."""
         return int(max([0, *(t['frames'].max() for t in (self.eval, self.train) if len(t))]))
 
 
 class Runs(NamedTuple):
-    """All runs of a report, and sentences about what is wrong with them."""
+    """All runs of a report, and sentences on the problems with them."""
 
     runs: list[Run]
     problems: list[str]
@@ -95,10 +95,10 @@ def load(sources) -> Runs:
     """Reads all run folders at and below some paths.
 
     Args:
-      sources: Paths, or texts 'NAME=PATH', which give all runs below PATH the method NAME.
+      sources: Paths, or strings 'NAME=PATH', which give all runs below PATH the method NAME.
 
     Raises:
-      UserError: if a path does not exist, or no run can be read.
+      UserError: A path does not exist, or no run can be read.
     """
     problems, found = [], {}
     for source in sources:
@@ -136,7 +136,7 @@ def _name_and_path(source):
 
 
 def printable(text) -> str:
-    """The text, with escapes for characters that no file or figure can show."""
+    """The text, with characters escaped that files and figures cannot show."""
     return ''.join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
@@ -184,14 +184,14 @@ def _read_run(folder, name, problems) -> Run | None:
         empty = int(evaluation['score_mean'].isna().sum())
         if empty:
             report(f'{empty} of {len(evaluation)} evaluations have no score')
-    # A run of less than an iteration, as one that is only evaluated, was not cut short.
+    # A run of less than an iteration, such as one that was only evaluated, was not cut short.
     if frames_planned and 0 < run.frames < frames_planned:
         report(f'cut short: {run.frames:,} of {frames_planned:,} frames')
     return run
 
 
 def _task(config):
-    """The name of the environment, else of the function that makes it, else None."""
+    """The name of the environment, else of its factory, else None."""
     maker = str(config.get('Runner.environment') or '@make_environment').strip('@()')
     name = config.get('make_environment.name') if maker == 'make_environment' else maker
     return None if name is None else str(name)
@@ -211,7 +211,7 @@ def parse_config(text) -> dict[str, Any]:
     """{'Runner.seed': 0, 'Runner.update': '@EpisodicUpdate', ...} of a resolved config.gin.
 
     Raises:
-      ValueError: if a line is neither a binding nor an import; the message names it.
+      ValueError: A line is neither a binding nor an import; the message names it.
     """
     config = {}
     for number, line in enumerate(text.split('\n'), 1):
@@ -225,7 +225,7 @@ def parse_config(text) -> dict[str, Any]:
 
 @functools.cache  # Runs share most of their lines.
 def _parse_line(line):
-    """The bindings of a line, none or one; a ValueError if it is not one of a config.gin."""
+    """The bindings of a line, none or one; a ValueError if no config.gin has such a line."""
     if _unreadable(line):
         raise ValueError
     if re.fullmatch(r'\s*(#.*)?|(import|from|include) .*', line):
@@ -238,13 +238,13 @@ def _parse_line(line):
                 ValueError, TypeError, SyntaxError, MemoryError, RecursionError
             ):
                 value = ast.literal_eval(literal)
-                repr(value)  # Of some numbers Python refuses to make a text.
+                repr(value)  # Python refuses to convert some numbers to a string.
                 return ((name, value),)
     raise ValueError
 
 
 def _unreadable(line):
-    """Why a line is no text, or None."""
+    """The reason why a line is not text, or None."""
     if '\ufffd' in line:
         return 'not UTF-8'
     return 'NUL bytes' if '\0' in line else None
@@ -285,14 +285,14 @@ def _nothing(columns):
 def read_csv(path, columns, report, required=True) -> pd.DataFrame:
     """The intact rows of a log, the last one of each iteration.
 
-    Lines are split here: pandas pads short rows, lets a quotation mark swallow the following lines,
-    and does not number the ones it rejects.
+    Lines are split here, because pandas pads short rows, lets a quotation mark swallow the
+    following lines, and does not give the numbers of lines that it rejects.
 
     Args:
       path: File.
       columns: Columns to read, all numeric; one that the file lacks is NaN.
-      report: Called with file, line and reason of everything that is wrong.
-      required: Whether it is wrong that the file does not exist.
+      report: Called with file, line and reason of each fault.
+      required: Whether a missing file is a fault.
 
     Returns:
       A table of `columns`, sorted by frames; NaN where a cell is empty or nan.
@@ -336,7 +336,7 @@ def read_csv(path, columns, report, required=True) -> pd.DataFrame:
     table = pd.DataFrame.from_dict(rows, 'index', dtype=float, columns=list(columns))
     if 'iteration' in names and 'score' not in columns:
         repeated = table.duplicated('iteration', keep='last')
-        faults['a later row has its iteration'] += list(table.index[repeated])
+        faults['a later row has the same iteration'] += list(table.index[repeated])
         table = table[~repeated]
     for fault, places in faults.items():
         if places:
@@ -349,7 +349,7 @@ def read_csv(path, columns, report, required=True) -> pd.DataFrame:
 
 
 def _number(text):
-    """A number; NaN if there is none, None if it is none that can be summed."""
+    """A number; NaN if the text is empty, None if it is not a number that can be summed."""
     try:
         number = float(text or 'nan')
     except ValueError:
@@ -374,7 +374,7 @@ _PAPER_NAMES = {games.resolve(game): game for game in games.ATARI_49}
 
 
 def game_order(game) -> tuple[int, str]:
-    """A key that sorts games as the paper's table does, others after them."""
+    """A key that sorts games in the order of the paper's table, and others after them."""
     known = game in games.ATARI_49
     return (games.ATARI_49.index(game) if known else len(games.ATARI_49), game)
 
@@ -391,8 +391,8 @@ def bound(run, names, problems) -> dict[str, Any] | None:
 def differences(runs) -> dict[str, dict[str, list[Run]]]:
     """{binding: {value as text: runs}} of the bindings in which runs of a method may not differ.
 
-    Only bindings with several values; runs that lack one of them, as those of another version may,
-    have '(unbound)'.
+    Only bindings with several values. Runs that lack a binding, as those of another version may,
+    have the value '(unbound)'.
     """
     different = {}
     for binding in sorted({name for run in runs for name in run.config}):
@@ -407,7 +407,7 @@ def differences(runs) -> dict[str, dict[str, list[Run]]]:
 
 def _value(run, binding):
     if binding == 'Runner.training_steps' and 'make_deep_sea.size' in run.config:
-        return 'by size'  # An iteration is a number of episodes, which are as long as the sea.
+        return 'by size'  # An iteration is a number of episodes, whose length is the size.
     return repr(run.config[binding]) if binding in run.config else _UNBOUND
 
 
@@ -428,9 +428,9 @@ def _split_variants(runs, named, problems):
 
 
 def _variants(method, group, different):
-    """The runs under names that tell apart their values of the `different` bindings.
+    """The runs, renamed by their values of the `different` bindings.
 
-    The names are the values of up to three bindings, or folders, or numbers.
+    Names contain the values of up to three bindings, or else folders, or else numbers.
     """
     variants = {}
     for run in group:

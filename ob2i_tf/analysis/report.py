@@ -1,4 +1,4 @@
-"""The report: scores.csv, summary.csv, tables/, figures/ and a page that holds them all."""
+"""The report: scores.csv, summary.csv, tables/, figures/ and a page with all of them."""
 
 import os
 import urllib.parse
@@ -20,11 +20,11 @@ SUMMARY_COLUMNS = [
     'seeds_most',
     'runs',
 ]
-_VERSIONS = ('ob2i_tf', 'tensorflow', 'numpy', 'ale-py', 'python')  # The ones shown.
+_VERSIONS = ('ob2i_tf', 'tensorflow', 'numpy', 'ale-py', 'python')  # Those shown.
 
 
 def write(sources, out, score='score_last', method=None) -> Path:
-    """Writes the report of all runs at and below `sources`.
+    """Writes the report on all runs at and below `sources`.
 
     Args:
       sources: See `load.load`.
@@ -36,7 +36,7 @@ def write(sources, out, score='score_last', method=None) -> Path:
       The path of report.html.
 
     Raises:
-      UserError: if there is no run, or none of `method`.
+      UserError: There is no run, or `method` has no score.
     """
     out = Path(out)
     runs, problems = load.load(sources)
@@ -47,7 +47,7 @@ def write(sources, out, score='score_last', method=None) -> Path:
         raise UserError(f'no score of {method!r}; methods with scores: {names}')
     for run in runs:
         if run.scores.empty:
-            problems.append(load.printable(f'{run.path}: no score yet; it is in no table'))
+            problems.append(load.printable(f'{run.path}: no score yet, so it is in no table'))
     summary = scores.summary(table, known, score).reindex(columns=SUMMARY_COLUMNS)
     shown_tables = tables.all_tables(table, summary, known, score)
     shown_figures = figures.all_figures(runs, table, summary, known, score, method)
@@ -69,7 +69,7 @@ def write(sources, out, score='score_last', method=None) -> Path:
     earlier = [f for folder in ('tables', 'figures') for f in (out / folder).iterdir()]
     earlier = sorted(str(file.relative_to(out)) for file in earlier if file.stem not in names)
     if earlier:
-        problems.append(load.printable(f'{out}: not of this report: {", ".join(earlier)}'))
+        problems.append(load.printable(f'{out}: not from this report: {", ".join(earlier)}'))
     atari = len(summary) > 0
     page = render(
         'report.html',
@@ -99,7 +99,7 @@ def _summary(runs, table, score):
 
 
 def _configurations(runs) -> list[tables.Table]:
-    """A table for each family of tasks in which bindings differ."""
+    """One table per family of tasks whose runs differ in bindings."""
     families = {}
     for run in runs:
         families.setdefault(run.family, []).append(run)
@@ -118,7 +118,7 @@ def _configurations(runs) -> list[tables.Table]:
 
 
 def _values(by_value, method):
-    """The value that the runs of a method have; if several, each with its number of runs."""
+    """The value in the runs of a method; if there are several, each with its number of runs."""
     counts = {
         value: sum(run.method == method for run in members) for value, members in by_value.items()
     }
@@ -148,7 +148,7 @@ def _runs(runs) -> tables.Table:
 
 
 def _viewers(runs, out):
-    """(address, text) of the pages that `ob2i_tf.analysis.episode` left in run folders."""
+    """(address, text) of the pages that `ob2i_tf.analysis.episode` wrote into run folders."""
     return [
         (
             urllib.parse.quote(os.fsencode(os.path.relpath(viewer, out))),

@@ -21,7 +21,7 @@ SCORE_COLUMNS = (
     'score_best',
     'scored_by',
 )
-_LONGEST_GAME = 120  # Rows; exact for up to 5 seeds per game.
+_LONGEST_GAME = 120  # Rows; exact with up to 5 seeds per game.
 STATISTICS = ('mean', 'median', 'iqm', 'optimality_gap')
 # Published columns -> their names here, and the frames (millions) of their training.
 PAPER = {'BEBU': 20, 'BEBU-UCB': 20, 'BEBU-IDS': 20, 'OB2I': 20}
@@ -107,7 +107,7 @@ def by_game(table, score='score_last') -> pd.DataFrame:
 
 
 def human_normalised(score, random, human):
-    """(score - random) / |human - random| (paper, section 5.2); 1 is human."""
+    """(score - random) / |human - random| (paper, section 5.2); 1 is the human score."""
     return (score - random) / np.abs(human - random)
 
 
@@ -117,7 +117,7 @@ def relative_score(score, baseline, random, human):
 
 
 def wins_ties_losses(scores, baseline):
-    """Numbers of games in which `scores` are above, at and below `baseline`, where both exist."""
+    """Numbers of games with `scores` above, equal to and below `baseline`, where both exist."""
     both = pd.concat([scores, baseline], axis=1).dropna()
     left, right = both.iloc[:, 0], both.iloc[:, 1]
     return int((left > right).sum()), int((left == right).sum()), int((left < right).sum())
@@ -185,7 +185,7 @@ def intervals(columns, repetitions=2000, seed=0):
 
 
 def normalised_runs(table, known, score='score_last') -> pd.DataFrame:
-    """The rows of the 49 games, with a further column `normalised`."""
+    """The rows on the 49 games, with an additional column `normalised`."""
     table = table[table['game'].isin(ATARI_49)].copy()
     table['normalised'] = human_normalised(
         table[score], table['game'].map(known.random), table['game'].map(known.human)

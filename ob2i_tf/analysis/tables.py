@@ -1,4 +1,4 @@
-"""Tables of runs beside the published ones, as Markdown, LaTeX and CSV."""
+"""Tables of results beside the published ones, as Markdown, LaTeX and CSV."""
 
 import itertools
 from collections.abc import Sequence
@@ -24,11 +24,11 @@ class Table(NamedTuple):
     """One table.
 
     Attributes:
-      name: Name of its files.
+      name: Name of the files.
       title: One line.
-      cells: Texts and numbers; None or NaN where there is nothing. The first column names the row.
-      best: Positions of the columns of which each row's largest number is marked.
-      notes: Sentences below it.
+      cells: Strings and numbers; None or NaN if a cell is empty. The first column names the row.
+      best: Positions of the columns among which each row's largest number is marked.
+      notes: Sentences below the table.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Table(NamedTuple):
     notes: tuple[str, ...] = ()
 
     def rows(self) -> list[list[tuple[str, bool]]]:
-        """The cells as texts, each with whether it is marked as the best of its row."""
+        """The cells as strings, each with a flag: whether it is marked as the best of its row."""
         numbers = self.cells.iloc[:, list(self.best)].astype(float)
         best = np.zeros(self.cells.shape, bool)
         best[:, list(self.best)] = numbers.eq(numbers.max(axis=1), axis=0)
@@ -47,7 +47,7 @@ class Table(NamedTuple):
 
 
 def cell(value) -> str:
-    """A cell as text: numbers with one decimal or, if small, two digits; nothing as a dash."""
+    """A cell as a string: numbers with one decimal or, if small, two digits; a dash if empty."""
     if pd.isna(value):
         return '–'
     if isinstance(value, float):
@@ -87,7 +87,7 @@ def latex(table) -> str:
 
 
 def csv_text(table) -> str:
-    """Numbers in full; empty cells where there is nothing."""
+    """CSV with unrounded numbers."""
     return table.cells.to_csv(index=False)
 
 
@@ -115,7 +115,7 @@ def coverage(runs, table) -> list[str]:
 
 
 def all_tables(table, summary, known, score='score_last') -> list[Table]:
-    """Every table that has something to say about these runs; tasks outside the 49 games first.
+    """Every table that these runs fill; tasks outside the 49 games first.
 
     Args:
       table: Scores of runs, see `scores.table_of_runs`.
@@ -152,7 +152,7 @@ def tasks(table, score) -> Table:
     columns = ['Task', 'Scored by', 'Seeds', 'Frames', *means]
     which = 'last' if score == 'score_last' else 'best'
     notes = (
-        f'Mean over seeds of the {which} evaluation, or, scored by training, of the training '
+        f'Mean over seeds of the {which} evaluation or, if scored by training, of the training '
         f'episodes of the {which} iteration, exploration included. The best is marked.',
     )
     cells = pd.DataFrame(rows, columns=columns)
@@ -223,11 +223,11 @@ def normalised_summary(summary, known) -> Table:
     cells = pd.DataFrame(rows, columns=columns, dtype=object)
     notes = (
         "By the paper's formula and its random and human scores; in brackets, the 95% interval of "
-        'a bootstrap stratified by game, which takes two seeds per game. Rows over different games '
-        'are not comparable.',
+        'a bootstrap stratified by game, which needs two seeds per game. Methods with different '
+        'games are not comparable.',
         'Published scores are means over seeds, so their IQM and optimality gap are computed from '
         'one value per game. "As printed" are the numbers of the paper\'s own summary; those of '
-        'earlier methods are over other games or with other human scores (third_party/README.md).',
+        'earlier methods cover other games or use other human scores (third_party/README.md).',
     )
     title = 'Human-normalised scores, percent'
     return Table('normalised_summary', title, cells, notes=notes)
@@ -242,7 +242,7 @@ def _with_interval(row, name):
 
 
 def wins_ties_losses(table, known, score) -> Table:
-    """In how many of the 49 games a method is above, at and below each other one."""
+    """In how many of the 49 games a method is above, equal to and below each other method."""
     mine = scores.by_game(table, score)
     here = {f'{method} (here)': mine[method] for method in mine}
     paper = {f'{method} (paper)': known.paper[method] for method in known.paper}
@@ -266,7 +266,7 @@ def wins_ties_losses(table, known, score) -> Table:
 
 
 def ablation(table, known, score) -> Table:
-    """With and without backward updates; UCB-bonus, none or RND (paper, its ablation table)."""
+    """With and without backward updates; UCB-bonus, none or RND (paper, ablation table)."""
     mine = scores.by_game(table, score).reindex(ABLATION_GAMES).dropna(axis=1, how='all')
     rows = []
     for _, printed in known.ablation.iterrows():

@@ -299,7 +299,10 @@ NOTED = [
     (replace('eval.csv', b'\n1,', b'\n1,7,'), 'eval.csv:3: 8 cells instead of 7; left out'),
     (replace('eval.csv', b'\n1,', b'\n1\n1,'), 'eval.csv:3: 1 cells instead of 7; left out'),
     (replace('eval.csv', b'\n1,2000000', b'\n1,nan'), 'eval.csv:3: frames is empty; left out'),
-    (replace('eval.csv', b'\n1,', b'\n0,'), 'eval.csv:2: a later row has its iteration; left out'),
+    (
+        replace('eval.csv', b'\n1,', b'\n0,'),
+        'eval.csv:2: a later row has the same iteration; left out',
+    ),
     (replace('eval.csv', b',30,', b',inf,'), "eval.csv:2: episodes is 'inf'; left out"),
     (spoil('eval.csv', lambda d: d[:-1] + b'e308\n'), 'eval.csv:4: score_max is '),
     (replace('eval.csv', b'\n1,', b'\n1e308,'), "eval.csv:3: iteration is '1e308'; left out"),

@@ -143,7 +143,7 @@ def test_methods_of_any_name_have_figures_of_their_own(tmp_path, capsys):
     assert all(f'{name}, n = 4' in profiles for name in names)
     assert command.main([runs[0], '--out', str(out)]) == 0  # Fewer figures into the same folder.
     text = (out / 'report.html').read_text()
-    assert 'not of this report: figures/' in text and 'figures/relative_method.png' in text
+    assert 'not from this report: figures/' in text and 'figures/relative_method.png' in text
 
 
 def test_lines_of_many_methods_look_different():

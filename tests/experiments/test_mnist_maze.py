@@ -240,7 +240,7 @@ def test_runs_without_evaluations_and_of_other_lengths_all_count(tmp_path, capsy
     summary = pd.read_csv(tmp_path / 'out' / 'summary.csv').set_index('method')
     assert summary['mazes'].to_dict() == {'BEBU': 3, 'OB2I': 2}
     said = capsys.readouterr().err
-    assert 'different lengths are summed up together: [4000, 5000]' in said
+    assert 'different lengths are aggregated: [4000, 5000]' in said
     assert 'cut short: 4,000 of 5,000 frames' in said and 'eval_episodes' not in said
 
 
@@ -289,7 +289,7 @@ def test_the_command_writes_its_files(tmp_path, capsys):
         'relative_length.svg',
     }
     svg = (tmp_path / 'out' / 'relative_length.svg').read_text()
-    assert '30% walls asked for, mazes: 2' in svg and 'OB2I' in svg
+    assert '30% wall density, mazes: 2' in svg and 'OB2I' in svg
     ends = pd.read_csv(tmp_path / 'out' / 'runs.csv')
     (head,) = ends[ends['played'] == 'head'].to_dict('records')
     assert (head['method'], head['relative_length']) == ('OB2I', 1.5)

@@ -1,4 +1,4 @@
-"""Draws curves.png from curves.csv beside it: python docs/results/speed/curves.py"""
+"""Draws curves.png from curves.csv in the same folder: python docs/results/speed/curves.py"""
 
 from pathlib import Path
 

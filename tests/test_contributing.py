@@ -1,0 +1,27 @@
+"""What CONTRIBUTING.md shows works as it stands there."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.test_readme import code_blocks, train
+
+TEXT = (Path(__file__).resolve().parents[1] / 'CONTRIBUTING.md').read_text()
+SHORT = {
+    'Runner.num_iterations': 2,
+    'Runner.training_steps': 80,
+    'EpisodeReplay.capacity_transitions': 200,
+    'Agent.learning_starts': 40,
+}
+
+
+@pytest.mark.parametrize('with_update', [False, True])  # An update takes the place of its bonus.
+def test_the_parts_of_ones_own_train(with_update, tmp_path):
+    blocks = code_blocks('gin', TEXT)
+    (update,) = (block for block in blocks if block.startswith('Runner.update'))
+    (bonus,) = (block for block in blocks if block.startswith('UcbBonus'))
+    blocks.remove(bonus if with_update else update)
+    module = '\n'.join(code_blocks('python', TEXT))
+    saved = train(tmp_path, 'mine', module, '\n'.join(blocks), SHORT)
+    lines = [line for block in blocks for line in block.splitlines() if ' = ' in line]
+    assert all(line in saved for line in lines)
