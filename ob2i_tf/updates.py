@@ -4,7 +4,7 @@ The path of a transition: `next_batch` draws it from replay, as a part of an epi
 one pass of the target network and one of the online network give its Q~ and its bonuses B and B~
 (bonuses.py), and these its targets, one per head (targets.py); its row of a Batch, with the stack
 of its observation and its bootstrap mask, then goes to the learner (learner.py). An EpisodicUpdate
-computes the targets of an episode once, when the episode is drawn; later learner steps use them.
+in chunks computes the targets of an episode once, when the episode is drawn, for several batches.
 """
 
 import functools
