@@ -254,9 +254,9 @@ class RndBonus(Bonus):
         means = tf.reduce_mean(reward_bonus), next_mean
         sums = reward_bonus
         if self.needs_whole_episodes:
-            continues = experience.obs_rows[1:] == experience.next_obs_rows[:-1]  # An episode.
-            continues = tf.concat([[False], continues], axis=0)
-            kept = self._discount * tf.cast(continues, tf.float32)
+            same_episode = experience.obs_rows[1:] == experience.next_obs_rows[:-1]
+            same_episode = tf.concat([[False], same_episode], axis=0)
+            kept = self._discount * tf.cast(same_episode, tf.float32)
             sums = tf.scan(
                 lambda sum_, row: row[0] * sum_ + row[1], (kept, reward_bonus), initializer=0.0
             )

@@ -4,7 +4,7 @@ The path of a transition: `next_batch` draws it from replay, as a part of an epi
 one pass of the target network and one of the online network give its Q~ and its bonuses B and B~
 (bonuses.py), and these its targets, one per head (targets.py); its row of a Batch, with the stack
 of its observation and its bootstrap mask, then goes to the learner (learner.py). An EpisodicUpdate
-computes the targets of an episode once, when the episode is drawn; later learner steps use them.
+in chunks computes the targets of an episode once, when the episode is drawn, for several batches.
 """
 
 import functools
@@ -116,8 +116,7 @@ class EnsembleUpdate(Update):
     """Base class of updates for an ensemble of heads: bonus, choice of a', bootstrap masks.
 
     Args:
-      *parts: Positional arguments of Update.
-      xla: See Update.
+      replay, network, target_network, double_q_values, seed, xla: See Update.
       batch_size: Transitions per learner step ("mini-batch size", paper, table 4).
       alpha_1: Weight of the bonus B of the reward, from the online network.
       alpha_2: Weight of the bonus B~ of the next value, from the target network, like Q~.
@@ -132,7 +131,20 @@ class EnsembleUpdate(Update):
     """
 
     def __init__(
-        self, *parts, xla, batch_size, alpha_1, alpha_2, bonus, mask_probability, next_actions
+        self,
+        replay,
+        network,
+        target_network,
+        double_q_values,
+        seed,
+        *,
+        xla,
+        batch_size,
+        alpha_1,
+        alpha_2,
+        bonus,
+        mask_probability,
+        next_actions,
     ):
         super().__init__(*parts, xla=xla)  # type: ignore[misc]
         name = type(self).__name__

@@ -1,4 +1,4 @@
-"""Parts with the numbers of the Atari protocol (table 4), for tests that are not about them."""
+"""Parts with the parameters of the Atari protocol (table 4), for tests that do not vary them."""
 
 import functools
 

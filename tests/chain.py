@@ -1,4 +1,4 @@
-"""A chain of states, small enough to be learnt in seconds."""
+"""A chain of states, small enough to learn in seconds."""
 
 import numpy as np
 
@@ -8,8 +8,8 @@ from ob2i_tf import types
 class Chain:
     """Right leads from the first of 5 states to a reward of 1 at the last, left pays 0.01.
 
-    Left goes back a state, and pays at the first one only: a learner that does not look ahead stays
-    there. A game ends at the last state, or is truncated after `limit` steps.
+    Left goes back one state, and pays at the first one only, so a learner that does not look ahead
+    stays at the first. A game ends at the last state, or is truncated after `limit` steps.
     """
 
     num_actions = 2

@@ -1,4 +1,4 @@
-"""Backward induction as the paper writes it, a table and a loop: slow, literal, the oracle."""
+"""The oracle: backward induction as in the paper, with a table and a loop; slow and literal."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The agent on small environments: a tape of when it does what, and that every method learns."""
+"""The agent on small environments: its schedule, what it stores, and that every method learns."""
 
 import functools
 
@@ -110,7 +110,7 @@ def play(agent_steps, num_envs=1, corridor=None, **keywords):
     return agent, tape, replay, env, np.array(heads), np.array(epsilons), np.array(actions)
 
 
-def test_learner_steps_and_copies_come_at_their_very_step():
+def test_learner_steps_and_copies_run_at_their_exact_step():
     _, tape, *_ = play(100)
     assert tape.steps == list(range(44, 101, 4))
     assert tape.copies == [60, 90]  # Before learning starts there is nothing to copy.
@@ -130,7 +130,7 @@ def test_an_episode_that_ends_with_a_step_is_drawn_from_the_next_learner_step_on
         assert tape.steps == steps
 
 
-def test_epsilon_changes_at_its_very_step():
+def test_epsilon_changes_at_its_exact_step():
     def epsilon(agent_steps):
         return 1 - agent_steps / 200
 
@@ -140,7 +140,7 @@ def test_epsilon_changes_at_its_very_step():
     np.testing.assert_allclose(epsilons, [1 - s / 200 for s in range(100)])
 
 
-def test_a_schedule_is_evaluated_over_the_whole_run():
+def test_a_schedule_is_evaluated_over_the_complete_run():
     check_schedule(atari.linear, 5_000_000)
     check_schedule(lambda steps: 0.5 if steps <= 10_000 else 2.0, 10_000)
     with pytest.raises(ConfigError, match='a number in 0..1, got 2.0 at 9999'):
@@ -156,7 +156,7 @@ def test_a_schedule_is_evaluated_over_the_whole_run():
 
 
 @pytest.mark.parametrize('warmup, random_steps', [('random', 40), ('epsilon_greedy', 0)])
-def test_a_step_says_whether_its_actions_were_of_the_warmup(monkeypatch, warmup, random_steps):
+def test_a_step_says_whether_its_actions_belong_to_the_warmup(monkeypatch, warmup, random_steps):
     steps = []
     monkeypatch.setattr(
         posteriors.EnsemblePosterior, 'observe', lambda self, step: steps.append(step)
@@ -166,7 +166,7 @@ def test_a_step_says_whether_its_actions_were_of_the_warmup(monkeypatch, warmup,
     assert [step.warmup for step in steps] == [s < random_steps for s in range(0, 60, 2)]
 
 
-def test_an_epsilon_that_is_no_probability_is_refused():
+def test_an_epsilon_outside_0_to_1_is_refused():
     for wrong in (lambda _: 'x', optimizers.adam, lambda _: 1.1, lambda _: float('nan')):
         with pytest.raises(ConfigError, match='Agent.epsilon must map .* at 0'):
             play(1, epsilon=wrong)
@@ -188,7 +188,7 @@ def test_acts_greedily_by_the_head_of_the_episode():
     agent, tape, _, env, heads, _, actions = play(
         120, epsilon=lambda s: 0.0, learning_starts=120, warmup='epsilon_greedy'
     )
-    q_values = tape.learner.network(np.array(env.acted_on)).numpy()  # Nothing was learnt.
+    q_values = tape.learner.network(np.array(env.acted_on)).numpy()  # Nothing was learned.
     best = q_values[np.arange(120), heads[:, 0]].argmax(-1)
     np.testing.assert_array_equal(actions[:, 0], best)
 
@@ -306,7 +306,7 @@ def on_a_chain(
     epsilon=0.0,
     **keywords,
 ):
-    """An agent put together as the Runner does it."""
+    """An agent built as Runner builds it."""
     pair = []
     for seed in (1, 2):
         if num_networks:
@@ -436,7 +436,7 @@ def test_every_method_learns_a_chain(name, small_networks):
 
 
 def prefer_left(network):
-    """What the agent has to unlearn: all values of the first action are the larger ones."""
+    """Makes all values of the first action the larger ones, which the agent must unlearn."""
     for each in getattr(network, 'networks', [network]):
         layer = each.heads.output_layer
         layer.kernel.assign(tf.sort(layer.kernel, axis=1, direction='DESCENDING'))
@@ -463,7 +463,7 @@ def test_the_score_belongs_to_the_learner_that_played(small_networks):
         step = types.EnvStep(observations, actions, *env.step(actions))
         observations = step.observations
         agent.observe(step)
-        if agent.agent_steps > 40:  # The first 40 actions are nobody's.
+        if agent.agent_steps > 40:  # The first 40 actions are random and count for no learner.
             np.add.at(scores, heads, step.rewards)
     np.testing.assert_allclose(agent.posterior.state()['scores'], scores, rtol=1e-6)
     assert len(set(scores.round(3))) == 3

@@ -175,7 +175,7 @@ def dense(layers, x):
 
 
 def rnd_errors(bonus, frames, seen):
-    """Whitened by the population moments of what was seen, by hand."""
+    """Whitened by hand, with the population moments of all frames seen."""
     frames, seen = np.asarray(frames, np.float64), np.asarray(seen, np.float64)
     std = seen.std(0)
     white = np.clip((frames - seen.mean(0)) / np.where(std > 0, std, 1), -5, 5)
@@ -252,7 +252,7 @@ def test_rnd_scale_against_a_loop(scale_by, reward_state):
 
 
 def episodes_of(frames, episode):
-    """Episodes one after another: the frames of all, and the number of the episode of each row."""
+    """Episodes in succession: all frames, and the number of each row's episode."""
     first = np.arange(len(episode)) + episode
     next_q = np.zeros((len(episode), 2, 3), np.float32)
     return types.Experience(frames, first, first + 1, None, np.ones(len(episode)), next_q, None)
@@ -394,7 +394,7 @@ def stacked_parts(discount):
 
 
 @pytest.mark.parametrize('update', [atari.EpisodicUpdate, atari.TransitionUpdate])
-def test_updates_refuse_and_accept_rnd_by_whether_it_needs_order(update):
+def test_updates_refuse_and_accept_rnd_by_whether_it_needs_whole_episodes(update):
     parts = stacked_parts(0.9)[:3]
     ordered = build_rnd((2, 2), scale_by='returns')
     if update is atari.TransitionUpdate:
@@ -488,7 +488,7 @@ def test_a_bonus_sees_the_frames_of_an_episode_but_what_follows_a_terminal(updat
 
 
 class Pixels(bonuses.Bonus):
-    """Pays the sum of the pixels of the frame."""
+    """The bonus is the sum of the frame's pixels."""
 
     def __call__(self, experience):
         pixels = tf.reduce_sum(tf.cast(experience.frames, tf.float32), axis=(1, 2))

@@ -39,7 +39,7 @@ def make_batch(size=32, num_actions=3, num_heads=4, seed=0):
 
 
 def linear_batch(targets, weights=None, masks=None):
-    """Two one-hot observations, action 1 at both, heads 2."""
+    """Two one-hot observations with action 1, for two heads."""
     return types.Batch(
         np.eye(2, dtype=np.float32),
         np.array([1, 1], np.int32),

@@ -251,7 +251,7 @@ def test_one_draw_serves_the_whole_batch(noise, dueling):
 
 
 def noise_of(layer, seed):
-    """What is drawn: the weights when mu is 0 and sigma 1."""
+    """The noise itself: the weights when mu is 0 and sigma 1."""
     variables = layer.kernel, layer.bias, layer.kernel_sigma, layer.bias_sigma
     kept = [v.numpy() for v in variables]
     for variable, value in zip(variables, (0, 0, 1, 1)):
@@ -263,7 +263,7 @@ def noise_of(layer, seed):
 
 
 def randomise(network, seed=0):
-    """Every weight gets a value of its own."""
+    """Every weight gets a different value."""
     rng = np.random.default_rng(seed)
     for variable in network.variables:
         variable.assign(rng.normal(size=variable.shape).astype(np.float32))
@@ -324,7 +324,9 @@ def test_dueling_is_value_plus_advantages_without_their_mean():
     expected = values + advantages - advantages.mean(axis=2, keepdims=True)
     np.testing.assert_allclose(network(x), expected, rtol=1e-4, atol=1e-4)
     assert network.hidden(x).shape == (7, 3, 6)
-    network.heads.output_layer.bias.assign_add(tf.fill((3, 4, 1), 5.0))  # Of all: no matter.
+    network.heads.output_layer.bias.assign_add(
+        tf.fill((3, 4, 1), 5.0)
+    )  # Added to all actions, it changes nothing.
     np.testing.assert_allclose(network(x), expected, rtol=1e-4, atol=1e-4)
     network.value_heads.output_layer.bias.assign_add(tf.fill((3, 1, 1), 5.0))
     np.testing.assert_allclose(network(x), expected + 5, rtol=1e-4, atol=1e-4)
@@ -484,7 +486,7 @@ def test_online_and_target_network_share_the_prior():
     )
 
 
-# A last layer that is set, not learnt.
+# An output layer that is set, not trained.
 
 
 @pytest.mark.parametrize('keywords', [{}, {'noise': 'factorised', 'dueling': True}])
@@ -504,7 +506,7 @@ def test_without_train_output_the_last_layer_stays(keywords):
         assert np.abs(variable - value).max() > 0
     assert keywords or losses[-1] < 0.7 * losses[0]
     output = network.heads.output_layer.kernel
-    output.assign(2 * output)  # As a posterior does.
+    output.assign(2 * output)  # As a posterior sets it.
     learner.update_target()
     np.testing.assert_array_equal(network(x), learner.target_network(x))
 

@@ -1,4 +1,4 @@
-"""Steps of the learner against the recursions as their papers write them."""
+"""Steps of the learner against the recursions of the papers."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""Posteriors against numpy: every expectation is computed apart from the code under test."""
+"""Posteriors against NumPy: expected values never come from the code under test."""
 
 import functools
 
@@ -11,7 +11,7 @@ from ob2i_tf import networks, optimizers, posteriors, types
 from ob2i_tf.replay import EpisodeReplay
 from tests import atari
 
-SIZE, PHI, ACTIONS = 3, 4, 2  # Of an observation, of phi; A.
+SIZE, PHI, ACTIONS = 3, 4, 2  # Sizes of an observation and of phi; A.
 GAMMA = 0.9
 
 
@@ -83,7 +83,7 @@ def build_ube(num_envs=1, network=None, **keywords):
 
 
 def random_steps(num_envs, count, seed=0):
-    """Steps with terminals and truncations at random; the next observations go on."""
+    """Steps with terminals and truncations at random; other observations continue."""
     rng = np.random.default_rng(seed)
     observations = rng.normal(size=(num_envs, SIZE)).astype(np.float32)
     steps = []
@@ -129,7 +129,7 @@ class UbeByHand:
         self.learnt += 1
 
     def play(self, steps):
-        """All steps, and the end of whatever is then in progress."""
+        """Observes all steps, and the end of the episodes then in progress."""
         num_envs = len(steps[0].actions)
         episodes = [[] for _ in range(num_envs)]
         for step in steps:
@@ -199,7 +199,7 @@ def test_ube_against_loops(n_steps, num_envs):
     for step in steps:
         posterior.observe(step)
     posterior.end()
-    posterior.end()  # There is nothing left.
+    posterior.end()  # Nothing is left.
     by_hand.play(steps)
     assert by_hand.learnt == 40 * num_envs == int(posterior.optimizer.iterations)
     for mine, its, first in zip(by_hand.weights, posterior.variance_head.variables, start):
@@ -343,7 +343,7 @@ def build_bayesian(replay=None, num_envs=1, network=None, **keywords):
 
 
 def filled_replay(transitions, seed=0):
-    """Episodes of 5; every other one is truncated. Its samples are written down."""
+    """Episodes of 5, every other one truncated; samples are written down."""
     replay = EpisodeReplay((SIZE,), 10_000, seed=seed, observation_dtype=np.float32)
     rng = np.random.default_rng(seed)
     for index in range(transitions // 5):

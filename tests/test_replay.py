@@ -106,7 +106,7 @@ def test_what_is_added_comes_back():
         )
         replay.add_episode(added)
         frames_before = frames.copy()
-        frames[:] = 0  # The caller may go on to use his arrays.
+        frames[:] = 0  # The caller may reuse the arrays.
         sampled = replay.sample_episode()
         assert equal(
             sampled, added._replace(observations=frames_before[2:], context=frames_before[:2])
@@ -259,7 +259,7 @@ def test_draws_are_uniform_over_episodes_and_over_transitions():
 
 
 def test_episodes_are_drawn_as_one_after_another_until_they_are_long_enough():
-    """The same draws, whether asked for at once or each on its own."""
+    """The same draws, whether requested together or one by one."""
     at_once, singly = (
         EpisodeReplay(FRAME, 1000, history=2, seed=3, observation_dtype=np.int32) for _ in range(2)
     )
@@ -365,7 +365,7 @@ def test_a_cleared_replay_counts_on_from_where_it_is_told():
 
 
 class _Newest(EpisodeReplay):
-    """Draws the newest candidate and keeps the length of each episode in its own list."""
+    """Draws the newest candidate and keeps a list of the episodes' lengths."""
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)

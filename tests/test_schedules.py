@@ -1,4 +1,4 @@
-"""Schedules against values by hand."""
+"""Schedules against values computed by hand."""
 
 import pytest
 

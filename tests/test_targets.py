@@ -177,7 +177,7 @@ def test_episodes_one_after_another_by_hand(greedy):
         is_last=[False, True, True],
     )
     second = 2 + 0.3 + 0.5 * (8 + 0.9)
-    first_end = 1 + 0.2 + 0.5 * (4 + 0.6)  # The second episode's action 0 is no part of it.
+    first_end = 1 + 0.2 + 0.5 * (4 + 0.6)  # Without the second episode's action 0.
     first_start = 0.1 + 0.5 * (0.5 * first_end + 0.5 * 3)
     np.testing.assert_allclose(y[:, 0], [first_start, first_end, second], rtol=1e-6)
 
@@ -231,7 +231,7 @@ def test_ebu_takes_the_maximum_of_the_updated_column(greedy):
     ],
 )
 def test_a_reward_goes_back_all_the_way_in_ebu_alone(greedy, expected):
-    """Where the action that was taken looked the worse one."""
+    """The action taken is not the greedy one."""
     next_q = np.tile(np.array([0.0, 1.0], np.float32), (4, 1, 1))
     nothing = np.zeros(4)
     y = targets.backward_induction(

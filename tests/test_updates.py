@@ -1,4 +1,4 @@
-"""Updates on real replay and networks: what is learnt from, and that learning is right."""
+"""Updates on real replay and networks: their batches, and that learning works."""
 
 import functools
 import math
@@ -261,7 +261,7 @@ def test_a_bonus_without_weights_and_weights_without_a_bonus_are_told(caplog):
 
 
 class OwnBonus(bonuses.Bonus):
-    """Gives what it is made with, of the number of rows and of actions."""
+    """Returns the results of a function of the numbers of rows and actions."""
 
     def __init__(self, give):
         super().__init__()
@@ -613,7 +613,7 @@ def test_a_mask_depends_on_the_id_alone():
 
 
 def masks_seen(update, batches=60):
-    """What an update says of each transition, by its observation; it must not contradict itself."""
+    """The mask of each transition, by its observation, which must be the same in all batches."""
     seen = {}
     for _ in range(batches):
         batch, _ = update.next_batch()
@@ -631,7 +631,7 @@ def test_a_transition_keeps_its_mask(tmp_path):
     episodes = [random_episode(rng, length) for length in (50, 20, 30, 7, 33, 40, 9)]
     for episode in episodes:
         replay.add_episode(episode)
-    assert replay.num_episodes == 5  # Ids begin with 70.
+    assert replay.num_episodes == 5  # The first id is 70.
     keywords = {'mask_probability': 0.5, 'seed': 8}
     seen = masks_seen(atari.TransitionUpdate(replay, *pair, **keywords))
     assert len(seen) == 119
@@ -686,7 +686,7 @@ def test_mask_probabilities_out_of_range_are_refused(update, probability):
         update(replay, network, target_network, mask_probability=probability)
 
 
-# A beta for each head.
+# One beta per head.
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ class BayesianLinearPosterior(SingleHeadPosterior):
         left = min(self._regression_transitions, self._replay.num_transitions)
         while left:
             rows = self._replay.sample_transitions(min(left, _STATES_PER_PASS))
-            moments = self._add_moments(*moments, *rows[:-1])
+            squares, products = self._add_moments(squares, products, *rows[:-1])
             left -= len(rows.actions)
         mean, covariance = regression_posterior(moments[0], moments[1], *self._variances)
         if self._released:

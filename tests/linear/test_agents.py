@@ -1,4 +1,4 @@
-"""LSVI as a posterior: what it takes, and what a checkpoint keeps of it."""
+"""LSVI as a posterior: its arguments and its state in checkpoints."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Least-squares value iteration against a literal loop, and what its agents do."""
+"""Least-squares value iteration against a literal loop, and its agents."""
 
 import numpy as np
 import pytest
