@@ -146,7 +146,7 @@ class EnsembleUpdate(Update):
         mask_probability,
         next_actions,
     ):
-        super().__init__(*parts, xla=xla)  # type: ignore[misc]
+        super().__init__(replay, network, target_network, double_q_values, seed, xla)
         name = type(self).__name__
         heads, num_actions = self.network.num_heads, self.network.num_actions
         check_traced(
@@ -546,9 +546,7 @@ def _build_bonus(update, bonus, replay, network, seed, alpha_1, alpha_2):
     rows, q_values = tf.TensorSpec([None], tf.int32), (None, network.num_heads, network.num_actions)
     check_traced(
         f'{update}.bonus',
-        lambda *columns: bonus(
-            types.Experience(*columns[:-1], lambda: columns[-1])  # type: ignore[call-arg]
-        ),
+        lambda *parts: bonus(types.Experience._make((*parts[:-1], lambda: parts[-1]))),
         (
             tf.TensorSpec((None, *replay.observation_shape), replay.observation_dtype),
             rows,

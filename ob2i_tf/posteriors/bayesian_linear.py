@@ -103,13 +103,13 @@ class BayesianLinearPosterior(SingleHeadPosterior):
     def _regress(self):
         """Refits the posterior and draws from it."""
         size = self.cholesky.shape
-        moments = tf.zeros(size, tf.float64), tf.zeros(size[:2], tf.float64)
+        squares, products = tf.zeros(size, tf.float64), tf.zeros(size[:2], tf.float64)
         left = min(self._regression_transitions, self._replay.num_transitions)
         while left:
             rows = self._replay.sample_transitions(min(left, _STATES_PER_PASS))
             squares, products = self._add_moments(squares, products, *rows[:-1])
             left -= len(rows.actions)
-        mean, covariance = regression_posterior(moments[0], moments[1], *self._variances)
+        mean, covariance = regression_posterior(squares, products, *self._variances)
         if self._released:
             covariance *= self._variances[0]
         self.cholesky.assign(tf.cast(tf.linalg.cholesky(covariance), tf.float32))
