@@ -121,9 +121,11 @@ class Runner:
         self._profile = logs.Profile(profile, self.folder.tensorboard)
         self.folder.check_config(config.resolved_config())
         self.folder.check_unlinked()
-        check_schedule(config.bound(agent)['epsilon'], num_iterations * training_steps)
         system.report(require_gpu)
-        system.set_up(tf32)
+        system.set_up(tf32)  # Before a schedule of the user's may compute with TensorFlow.
+        epsilon = config.bound(Agent)['epsilon']
+        if callable(epsilon):  # It is not if the user's own agent leaves it unbound.
+            check_schedule(epsilon, num_iterations * training_steps)
         self.parts = build.build(
             seed=seed,
             num_envs=num_envs,
