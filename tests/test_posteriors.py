@@ -105,7 +105,7 @@ class UbeByHand:
         self.network, self.n, self.mu, self.rate = posterior.network, n_steps, mu, rate
         self.weights = [v.numpy().astype(np.float64) for v in posterior.variance_head.variables]
         self.phis = [[] for _ in range(ACTIONS)]
-        self.learnt = 0
+        self.learned_steps = 0
 
     def covariance(self, action):
         total = np.eye(PHI) / self.mu
@@ -126,7 +126,7 @@ class UbeByHand:
         last_bias[action] -= self.rate * slope
         kernel -= self.rate * np.outer(x, of_units)
         bias -= self.rate * of_units
-        self.learnt += 1
+        self.learned_steps += 1
 
     def play(self, steps):
         """Observes all steps, and the end of the episodes then in progress."""
@@ -201,7 +201,7 @@ def test_ube_against_loops(n_steps, num_envs):
     posterior.end()
     posterior.end()  # Nothing is left.
     by_hand.play(steps)
-    assert by_hand.learnt == 40 * num_envs == int(posterior.optimizer.iterations)
+    assert by_hand.learned_steps == 40 * num_envs == int(posterior.optimizer.iterations)
     for mine, its, first in zip(by_hand.weights, posterior.variance_head.variables, start):
         np.testing.assert_allclose(its, mine, rtol=1e-3, atol=1e-4)
         assert np.abs(mine - first).max() > 0.01

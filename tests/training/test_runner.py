@@ -612,3 +612,24 @@ def test_a_part_that_is_none_is_named(tmp_path, name, value, what):
     output = run(tmp_path / 'run', status=2, **{f'Runner__{name}': value})
     assert what in output.splitlines()[-1]
     assert not (tmp_path / 'run').exists()
+
+
+def test_an_agent_that_passes_its_arguments_on_trains(tmp_path):
+    """gin sees no `epsilon` in its signature; the schedule is that of its base class."""
+    (tmp_path / 'own_agent.py').write_text(
+        'import gin\n'
+        'from ob2i_tf.agent import Agent\n\n\n'
+        '@gin.configurable\n'
+        'class OwnAgent(Agent):\n'
+        '    def __init__(self, *args, **kwargs):\n'
+        '        super().__init__(*args, **kwargs)\n'
+    )
+    (tmp_path / 'own.gin').write_text(
+        "import own_agent\ninclude 'ob2i_deep_sea.gin'\nRunner.agent = @OwnAgent\n"
+    )
+    bindings = ('Runner.num_iterations = 1', 'Runner.training_steps = 60')
+    argv = ['run_experiment.py', '--gin_files=own.gin', f'--base_dir={tmp_path / "run"}']
+    argv += [f'--gin_bindings={binding}' for binding in bindings]
+    process = start(argv, output=tmp_path / 'stderr', cwd=tmp_path)
+    process.join()
+    assert process.exitcode == 0, (tmp_path / 'stderr').read_text()
