@@ -55,6 +55,11 @@ class RunState:
             f'frames, {self._parts.learner.learner_steps:,} learner steps'
         )
 
+    def check_finite(self) -> None:
+        """Raises a NotFiniteError if a variable holds NaN or infinity."""
+        step = self._parts.learner.learner_steps
+        check_finite(f'after learner step {step}', **self._parts.modules)
+
     def save(self, tables: dict[str, dict]) -> None:
         """Saves a checkpoint.
 
@@ -62,11 +67,9 @@ class RunState:
           tables: `RunLogs.fingerprints` of this run.
 
         Raises:
-          NotFiniteError: A variable holds NaN or infinity.
           OSError, tf.errors.OpError: The disk is full or cannot be written to.
         """
         parts = self._parts
-        check_finite(f'after learner step {parts.learner.learner_steps}', **parts.modules)
         state = {
             'iteration': self.iteration,
             'means': self.means.state(),

@@ -304,6 +304,7 @@ class Runner:
         return period > 0 and steps // period > (steps - self._num_envs) // period
 
     def _save(self):
+        self._state.check_finite()  # Lack of memory there is no error of the disk.
         with disk_errors(self.folder):
             self._state.save(self._logs.fingerprints())
         self._exit_if_asked()
