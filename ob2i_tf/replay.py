@@ -18,12 +18,10 @@ from typing import Annotated, Any
 import gin
 import numpy as np
 import tensorflow as tf
-from absl import logging
 
 from ob2i_tf.errors import UserError
 from ob2i_tf.frames import stack_windows
 from ob2i_tf.parameters import AtLeast, checked
-from ob2i_tf.training import system
 from ob2i_tf.types import Episode, Transitions
 
 with contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():
@@ -50,7 +48,7 @@ class EpisodeTooLongError(UserError, ValueError):
 class EpisodeReplay:
     """The newest complete episodes, up to a number of transitions. Not thread-safe.
 
-    Memory is allocated as episodes arrive; the constructor checks that the machine has enough.
+    Memory is allocated as episodes arrive.
 
     Episodes have indices 0 .. num_episodes - 1, oldest first, and transitions have ids, their
     numbers in order of arrival. A subclass that draws episodes by another rule overrides
@@ -74,7 +72,7 @@ class EpisodeReplay:
       rng: NumPy generator of all draws.
 
     Raises:
-      ValueError: An argument is out of range, or the capacity exceeds the machine's memory.
+      ValueError: An argument is out of range.
     """
 
     def __init__(
@@ -105,7 +103,6 @@ class EpisodeReplay:
                 f'besides exclude_oldest_episodes + exclude_newest_episodes = {sum(self._excluded)}'
             )
         self.rng = np.random.default_rng(seed)
-        self._check_budget()
 
         self._specs = (
             tf.TensorSpec((None, *self.observation_shape), self.observation_dtype, 'frames'),
@@ -121,6 +118,12 @@ class EpisodeReplay:
         self._free_rows: list[int] = []
         self._bounds = [0]  # Episode i is the transitions _bounds[i] .. _bounds[i + 1] - 1, by id.
         self._first_episode = 0
+
+    @property
+    def capacity_bytes(self) -> int:
+        """Memory that the transitions of a full replay take."""
+        frame_bytes = math.prod(self.observation_shape) * self.observation_dtype.itemsize
+        return self.capacity_transitions * (frame_bytes + STEP.itemsize)
 
     @property
     def num_transitions(self) -> int:
@@ -343,22 +346,6 @@ class EpisodeReplay:
         self._first_episode = first_episode
         self._bounds = [first_transition]
 
-    def _check_budget(self):
-        frame_bytes = math.prod(self.observation_shape) * self.observation_dtype.itemsize
-        need = self.capacity_transitions * (frame_bytes + STEP.itemsize)
-        machine = system.memory_bytes()
-        size = (
-            f'{self.capacity_transitions:,} transitions of '
-            f'{"x".join(map(str, self.observation_shape)) or "scalar"} {self.observation_dtype} = '
-            f'{_gigabytes(need)}'
-        )
-        if need > machine:
-            raise ValueError(
-                f'EpisodeReplay.capacity_transitions = {self.capacity_transitions}: {size}, but '
-                f'the machine has {_gigabytes(machine)}'
-            )
-        logging.info('replay: %s (machine: %s)', size, _gigabytes(machine))
-
     def _check_frames(self, name, frames, count):
         expected = (count, *self.observation_shape)
         if frames.dtype != self.observation_dtype or frames.shape != expected:
@@ -395,10 +382,6 @@ class EpisodeReplay:
                 for lists, spec, shape in zip(slots, self._specs, self._element_shapes)
             )
         return [(f, s.reshape(-1).view(STEP)) for f, s in zip(frames, steps)]
-
-
-def _gigabytes(size):
-    return f'{size / 1e9:,.1f} GB'
 
 
 def _checked(name, values, length, kinds):

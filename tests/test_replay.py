@@ -2,12 +2,10 @@
 
 import numpy as np
 import pytest
-from absl import logging
 
 from ob2i_tf.errors import UserError
 from ob2i_tf.frames import stack
 from ob2i_tf.replay import EmptyReplayError, EpisodeReplay, EpisodeTooLongError
-from ob2i_tf.training import system
 from ob2i_tf.types import Episode
 from tests.episodes import (
     FRAME,
@@ -222,17 +220,6 @@ def test_arguments_out_of_range(name, value):
 def test_a_capacity_has_to_be_given():
     with pytest.raises(RuntimeError, match=r"`EpisodeReplay` not .*'capacity_transitions'"):
         EpisodeReplay(FRAME)
-
-
-def test_budget_is_announced_and_checked(monkeypatch, caplog):
-    logging.set_verbosity(logging.INFO)
-    monkeypatch.setattr(system, 'memory_bytes', lambda: 23.4e9)
-    EpisodeReplay((84, 84), 1_000_000)
-    assert '1,000,000 transitions of 84x84 uint8 = 7.1 GB (machine: 23.4 GB)' in caplog.text
-    monkeypatch.setattr(system, 'memory_bytes', lambda: 7e9)
-    message = r'EpisodeReplay.capacity_transitions = 1000000: .* 7.1 GB, .* machine has 7.0 GB'
-    with pytest.raises(ValueError, match=message):
-        EpisodeReplay((84, 84), 1_000_000)
 
 
 # Draws.

@@ -14,7 +14,7 @@ from ob2i_tf.agent import Agent
 from ob2i_tf.errors import ConfigError
 from ob2i_tf.learner import QLearner
 from ob2i_tf.replay import EpisodeReplay
-from ob2i_tf.training import logs
+from ob2i_tf.training import logs, system
 
 
 class Environment(NamedTuple):
@@ -158,6 +158,7 @@ def build(
 
     Raises:
       ConfigError: An argument cannot be a factory of its part.
+      ValueError: A full replay would exceed the machine's memory.
     """
     _check_factory('Runner.network', network, tf.keras.Model)
     _check_factory('Runner.replay', replay, EpisodeReplay)
@@ -181,6 +182,7 @@ def build(
         seed=seeds.integer(seeds.stream(seed, 'replay')),
         observation_dtype=facts.observation_dtype,
     )
+    check_memory(memory)
     student = learner(online, target, seed_of('learner'), xla='gradient_step' in xla)
     belief = posterior(online, target, memory, num_envs, seed_of('posterior'))
     batches = update(
@@ -206,6 +208,22 @@ def build(
         name='Runner.evaluation_preferences',
     )
     return Parts(facts, memory, student, belief, batches, actor, evaluation_policy, timers)
+
+
+def check_memory(replay: EpisodeReplay) -> None:
+    """Logs the memory of a full replay; raises a ValueError if the machine has less."""
+    machine = system.memory_bytes()
+    size = (
+        f'{replay.capacity_transitions:,} transitions of '
+        f'{"x".join(map(str, replay.observation_shape)) or "scalar"} {replay.observation_dtype} = '
+        f'{replay.capacity_bytes / 1e9:,.1f} GB'
+    )
+    if replay.capacity_bytes > machine:
+        raise ValueError(
+            f'EpisodeReplay.capacity_transitions = {replay.capacity_transitions}: {size}, but '
+            f'the machine has {machine / 1e9:,.1f} GB'
+        )
+    logging.info('replay: %s (machine: %.1f GB)', size, machine / 1e9)
 
 
 def warn_of_long_games(parts: Parts, training_steps: int, evaluation_steps: int) -> None:
