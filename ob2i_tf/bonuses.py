@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import gin
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from ob2i_tf import chunks, networks, types
 from ob2i_tf.chunks import floating
@@ -56,11 +57,15 @@ class Bonus(tf.Module):
 
     needs_whole_episodes = False
 
-    def build(self, frame_shape: tuple[int, ...], seed: int) -> None:
+    def build(
+        self, frame_shape: tuple[int, ...], num_heads: int, num_actions: int, seed: int
+    ) -> None:
         """Called once, before anything else.
 
         Args:
           frame_shape: Shape of a single frame.
+          num_heads: K.
+          num_actions: A.
           seed: Seed of the bonus.
         """
 
@@ -115,8 +120,13 @@ class UcbBonus(Bonus):
         self.reward_bonus_std = RunningStd(prior_count)
         self.next_bonus_std = RunningStd(prior_count)
 
-    def check_statistic(self, num_heads: int, num_actions: int) -> None:
-        """Raises a ConfigError unless `statistic` can be traced for so many heads and actions."""
+    def build(
+        self, frame_shape: tuple[int, ...], num_heads: int, num_actions: int, seed: int
+    ) -> None:
+        """See Bonus. Raises a ConfigError if `statistic` cannot be traced."""
+        del frame_shape, seed
+        if num_heads == 1:
+            logging.warning('UcbBonus changes nothing: the standard deviation of one head is 0.')
         check_traced(
             'UcbBonus.statistic',
             self._statistic,
@@ -226,7 +236,10 @@ class RndBonus(Bonus):
         self._reward_state = reward_state
         self.bonus_std = RunningStd()
 
-    def build(self, frame_shape: tuple[int, ...], seed: int) -> None:
+    def build(
+        self, frame_shape: tuple[int, ...], num_heads: int, num_actions: int, seed: int
+    ) -> None:
+        del num_heads, num_actions
         self.frame_moments = RunningStd(shape=frame_shape)
         *seeds, generator_seed = split_seed(seed, 3)
         self._generator = tf.random.Generator.from_seed(generator_seed)

@@ -538,11 +538,7 @@ def _build_bonus(update, bonus, replay, network, seed, alpha_1, alpha_2):
         return
     if not alpha_1 and not alpha_2:
         logging.warning('The bonus changes nothing: alpha_1 and alpha_2 are 0.')
-    if isinstance(bonus, bonuses.UcbBonus):
-        bonus.check_statistic(network.num_heads, network.num_actions)
-        if network.num_heads == 1:
-            logging.warning('UcbBonus changes nothing: the standard deviation of one head is 0.')
-    bonus.build(replay.observation_shape, seed)
+    bonus.build(replay.observation_shape, network.num_heads, network.num_actions, seed)
     rows, q_values = tf.TensorSpec([None], tf.int32), (None, network.num_heads, network.num_actions)
     check_traced(
         f'{update}.bonus',

@@ -155,7 +155,7 @@ def build_rnd(frame_shape=(3,), rate=1e-2, **keywords):
         **keywords,
     }
     bonus = bonuses.RndBonus(**keywords)
-    bonus.build(frame_shape, 5)
+    bonus.build(frame_shape, num_heads=2, num_actions=3, seed=5)
     return bonus
 
 
@@ -192,7 +192,7 @@ def random_frames(count, seed=0):
 
 def test_rnd_networks_are_built_as_said():
     bonus = bonuses.RndBonus()
-    bonus.build((84, 84), 0)
+    bonus.build((84, 84), num_heads=2, num_actions=3, seed=0)
     convolutions = [(8, 8, 1, 32), (4, 4, 32, 64), (3, 3, 64, 64)]
     kernels = [v.shape for v in bonus.target.variables if v.shape.rank > 1]
     assert kernels == [*convolutions, (3136, 512)]
@@ -361,7 +361,7 @@ def test_numbers_out_of_range_are_named():
         bonuses.UcbBonus(prior_count=-0.5)
     for wrong in (lambda q_values: q_values, lambda q_values: None, tf.nn.conv2d):
         with pytest.raises(ConfigError, match='UcbBonus.statistic must map'):
-            bonuses.UcbBonus(statistic=wrong).check_statistic(num_heads=2, num_actions=3)
+            bonuses.UcbBonus(statistic=wrong).build((), num_heads=2, num_actions=3, seed=0)
     with pytest.raises(ValueError, match='RndBonus.features must be at least 1, got 0'):
         bonuses.RndBonus(features=0)
 

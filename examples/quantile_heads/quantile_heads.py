@@ -91,8 +91,8 @@ class BonusOfMeans(bonuses.Bonus):
         self.num_quantiles = num_quantiles
         self.needs_whole_episodes = bonus.needs_whole_episodes
 
-    def build(self, frame_shape, seed):
-        self.bonus.build(frame_shape, seed)
+    def build(self, frame_shape, num_heads, num_actions, seed):
+        self.bonus.build(frame_shape, num_heads // self.num_quantiles, num_actions, seed)
 
     def __call__(self, experience):
         next_q = head_means(experience.next_q, self.num_quantiles)

@@ -31,6 +31,12 @@ def test_the_bonus_is_the_spread_of_the_means_by_hand():
     np.testing.assert_allclose(next_bonus, [[1, 2.5]])
 
 
+def test_the_bonus_within_is_built_for_the_heads(caplog):
+    bonus = quantile_heads.BonusOfMeans(bonuses.UcbBonus(), num_quantiles=3)
+    bonus.build((), num_heads=3, num_actions=2, seed=0)
+    assert 'standard deviation of one head is 0' in caplog.text
+
+
 @pytest.mark.parametrize('column', range(6))
 def test_a_column_acts_by_the_mean_of_its_head(column):
     acts_by = quantile_heads.quantile_head_preferences(Q_VALUES, np.array([column]), 3)
