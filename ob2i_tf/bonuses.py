@@ -149,9 +149,7 @@ class UcbBonus(Bonus):
             )
         if self._normalize_next_bonus:
             # The moments are those of the paper's B~ in R^{K x T}: the bonus at each head's a'.
-            # (Double Q would choose another a'; no row of the paper has both.)
-            greedy = tf.argmax(next_q, axis=-1, output_type=tf.int32)
-            seen = tf.gather(next_bonus, greedy, batch_dims=1)
+            seen = tf.gather(next_bonus, experience.next_actions, batch_dims=1)
             weights = tf.zeros_like(seen) + tf.cast(counted, seen.dtype)[:, None]
             next_bonus = self._normalize(self.next_bonus_std, next_bonus, seen, weights)
         return reward_bonus, next_bonus, means

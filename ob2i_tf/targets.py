@@ -9,7 +9,6 @@ number of transitions of an episode, B of a batch, K the number of heads, A the 
 """
 
 import typing
-from collections.abc import Callable
 from typing import Any, Literal
 
 import tensorflow as tf
@@ -20,7 +19,7 @@ GREEDY_READINGS = typing.get_args(GreedyReading)
 _LOWEST = tf.float32.min  # Minus infinity, except that it stays finite when multiplied by 0.
 
 
-def greedy_actions(q_values: Any) -> tf.Tensor:
+def argmax_actions(q_values: Any) -> tf.Tensor:
     """The argmax of each head: [..., K, A] -> [..., K] int32."""
     return tf.argmax(q_values, axis=-1, output_type=tf.int32)
 
@@ -35,12 +34,12 @@ def one_step(
     alpha_1: float = 0.0,
     alpha_2: float = 0.0,
     online_next_q: Any = None,
-    next_actions: Callable = greedy_actions,
+    next_actions: Any = None,
 ) -> tf.Tensor:
     """One-step targets with bonuses, for every head (paper, eq. 4 without its mask).
 
         y[b,k] = r[b] + alpha_1 B[b] + discount[b] (Q~[b,k,a'] + alpha_2 B~[b,a'])
-        a' = argmax_a Q~[b,k,a]
+        a' = argmax_a Q~[b,k,a], unless given
 
     Args:
       rewards: [B].
@@ -52,7 +51,7 @@ def one_step(
       alpha_2: Weight of next_bonus.
       online_next_q: [B, K, A], the online network at the next observations; if given, a' is its
         argmax (double Q-learning, van Hasselt et al. 2016).
-      next_actions: Chooses a', maps Q-values [B, K, A] to actions [B, K].
+      next_actions: [B, K] int, a'; None: the argmax.
 
     Returns:
       [B, K].
@@ -65,7 +64,9 @@ def one_step(
     )
     reward_bonus = tf.zeros_like(rewards) if reward_bonus is None else _floats(reward_bonus)
     next_bonus = tf.zeros_like(next_q[:, 0]) if next_bonus is None else _floats(next_bonus)
-    chooser = next_q if online_next_q is None else _floats(online_next_q)
+    selector_q = next_q if online_next_q is None else _floats(online_next_q)
+    next_actions = argmax_actions(selector_q) if next_actions is None else next_actions
+    next_actions = tf.cast(next_actions, tf.int32)
     tf.debugging.assert_shapes(
         [
             (rewards, 'B'),
@@ -73,11 +74,12 @@ def one_step(
             (reward_bonus, 'B'),
             (next_q, 'BKA'),
             (next_bonus, 'BA'),
-            (chooser, 'BKA'),
+            (selector_q, 'BKA'),
+            (next_actions, 'BK'),
         ]
     )
-    best = tf.cast(next_actions(chooser), tf.int32)
-    value = _at(next_q, best) + alpha_2 * tf.gather(next_bonus, best, batch_dims=1)
+    value = _at(next_q, next_actions)
+    value += alpha_2 * tf.gather(next_bonus, next_actions, batch_dims=1)
     return (rewards + alpha_1 * reward_bonus)[:, None] + discounts[:, None] * value
 
 
@@ -95,7 +97,7 @@ def backward_induction(
     greedy: GreedyReading = 'initial',
     mask_next_bonus: bool = True,
     is_last: Any = None,
-    next_actions: Callable = greedy_actions,
+    next_actions: Any = None,
 ) -> tf.Tensor:
     """Targets of a whole episode, from its end to its start (paper, Algorithm 2).
 
@@ -131,24 +133,22 @@ def backward_induction(
       mask_next_bonus: Whether B~ has the factor 1{a' != a_{t+1}}.
       is_last: [T] bool, the last row of each episode, if the rows are several whole episodes in
         succession; None: they are one episode.
-      next_actions: Chooses a', maps Q-values [T, K, A] to actions [T, K]; the two readings
-        that use the updated Q~ can only take the argmax.
+      next_actions: [T, K] int, takes the place of the argmax before the loop; 'updated' has none.
 
     Returns:
       [T, K].
 
     Raises:
-      ValueError: `greedy` is unknown or cannot be combined with `next_actions`, or shapes disagree.
+      ValueError: `greedy` is unknown, or shapes disagree.
     """
     if greedy not in GREEDY_READINGS:
         raise ValueError(f'greedy must be one of {GREEDY_READINGS}, got {greedy!r}')
-    if next_actions is not greedy_actions and greedy != 'initial':
-        raise ValueError(f"next_actions needs greedy = 'initial', got {greedy!r}")
     rewards, discounts, next_q, reward_bonus, next_bonus = map(
         _floats, (rewards, discounts, next_q, reward_bonus, next_bonus)
     )
     beta, alpha_1, alpha_2 = map(_floats, (beta, alpha_1, alpha_2))
-    actions = tf.cast(actions, tf.int32)
+    next_actions = argmax_actions(next_q) if next_actions is None else next_actions
+    actions, next_actions = tf.cast(actions, tf.int32), tf.cast(next_actions, tf.int32)
     tf.debugging.assert_shapes(
         [
             (rewards, 'T'),
@@ -157,58 +157,59 @@ def backward_induction(
             (reward_bonus, 'T'),
             (next_q, 'TKA'),
             (next_bonus, 'TA'),
+            (next_actions, 'TK'),
         ]
     )
 
     # Everything below is [T, K]. The last row has no a_{t+1}; -1 differs from every action.
-    followed = tf.concat([actions[1:], [-1]], axis=0)
+    taken = tf.concat([actions[1:], [-1]], axis=0)
     if is_last is not None:
-        followed = tf.where(is_last, -1, followed)
-    followed = followed[:, None]
+        taken = tf.where(is_last, -1, taken)
+    taken = taken[:, None]
     reward = (rewards + alpha_1 * reward_bonus)[:, None]
     discount = discounts[:, None]
-    best = tf.cast(next_actions(next_q), tf.int32)
-    best_value = _at(next_q, best)
-    best_bonus = alpha_2 * tf.gather(next_bonus, best, batch_dims=1)
-    backed_up = best == followed  # 1 - the mask of the paper.
-    has_next = followed >= 0
-    taken_value = _at(next_q, tf.maximum(followed, 0) + tf.zeros_like(best))
-    bonus = tf.where(backed_up, 0.0, best_bonus) if mask_next_bonus else best_bonus
+    next_value = _at(next_q, next_actions)
+    bonus = alpha_2 * tf.gather(next_bonus, next_actions, batch_dims=1)
+    is_taken = next_actions == taken  # 1 - the mask of the paper.
+    if mask_next_bonus:
+        bonus = tf.where(is_taken, 0.0, bonus)
 
     if greedy == 'initial':
-        trace = beta * tf.cast(backed_up, tf.float32)
+        trace = beta * tf.cast(is_taken, tf.float32)
         return _scan_from_the_end(
-            lowest=tf.fill(tf.shape(best), _LOWEST),
-            offset=reward + discount * ((1 - trace) * best_value + bonus),
+            lowest=tf.fill(tf.shape(next_value), _LOWEST),
+            offset=reward + discount * ((1 - trace) * next_value + bonus),
             slope=discount * trace,
         )
 
-    is_taken = tf.one_hot(followed, tf.shape(next_q)[-1], on_value=True, off_value=False)
-    others = tf.where(is_taken, _LOWEST, next_q)
-    other = greedy_actions(others)
-    other_value = _at(others, other)
+    has_taken = taken >= 0
+    taken_value = _at(next_q, tf.maximum(taken, 0) + tf.zeros_like(next_actions))
+    taken_column = tf.one_hot(taken, tf.shape(next_q)[-1], on_value=True, off_value=False)
+    other_q = tf.where(taken_column, _LOWEST, next_q)
+    other = argmax_actions(other_q)
+    other_value = _at(other_q, other)
 
     if greedy == 'released':
         return _scan_from_the_end(
             lowest=reward + discount * (other_value + bonus),
             offset=tf.where(
-                has_next, reward + discount * ((1 - beta) * taken_value + bonus), _LOWEST
+                has_taken, reward + discount * ((1 - beta) * taken_value + bonus), _LOWEST
             ),
-            slope=discount * beta * tf.cast(has_next, tf.float32) * tf.ones_like(best_value),
+            slope=discount * beta * tf.cast(has_taken, tf.float32) * tf.ones_like(next_value),
         )
 
     # 'updated' jumps where the argmax changes, so it is not an associative scan.
     other_bonus = alpha_2 * tf.gather(next_bonus, other, batch_dims=1)
     taken_bonus = tf.zeros_like(other_bonus)
     if not mask_next_bonus:
-        taken_bonus += alpha_2 * tf.gather(next_bonus, tf.maximum(followed, 0), batch_dims=1)
-    taken_is_lower = followed < other  # At a tie, argmax takes the lower index.
+        taken_bonus += alpha_2 * tf.gather(next_bonus, tf.maximum(taken, 0), batch_dims=1)
+    taken_is_lower = taken < other  # At a tie, argmax takes the lower index.
 
     def step(y, row):
         (
             reward,
             discount,
-            has_next,
+            has_taken,
             taken_value,
             taken_bonus,
             taken_is_lower,
@@ -217,21 +218,21 @@ def backward_induction(
         ) = row
         updated = beta * y + (1 - beta) * taken_value
         follow = (updated > other_value) | ((updated == other_value) & taken_is_lower)
-        follow &= has_next
+        follow &= has_taken
         value = tf.where(follow, updated + taken_bonus, other_value + other_bonus)
         return reward + discount * value
 
     rows = (
         reward,
         discount,
-        has_next,
+        has_taken,
         taken_value,
         taken_bonus,
         taken_is_lower,
         other_value,
         other_bonus,
     )
-    return tf.scan(step, rows, initializer=tf.zeros_like(best_value[0]), reverse=True)
+    return tf.scan(step, rows, initializer=tf.zeros_like(next_value[0]), reverse=True)
 
 
 def _scan_from_the_end(lowest, offset, slope):

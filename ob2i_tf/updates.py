@@ -122,8 +122,7 @@ class EnsembleUpdate(Update):
       alpha_2: Weight of the bonus B~ of the next value, from the target network, like Q~.
       bonus: A `bonuses.Bonus`; None: no bonus, and no pass of the online network.
       mask_probability: Probability that a head learns from a transition, see `bootstrap_masks`.
-      next_actions: Chooses a', maps Q-values [n, K, A] to actions [n, K]. The moments of a
-        UcbBonus and bonus.csv follow the argmax of each head, whatever it chooses.
+      next_actions: Chooses a', maps Q-values [n, K, A] to actions [n, K].
 
     Raises:
       ValueError: An argument is out of range; the message names the binding.
@@ -147,27 +146,79 @@ class EnsembleUpdate(Update):
         next_actions,
     ):
         super().__init__(replay, network, target_network, double_q_values, seed, xla)
-        name = type(self).__name__
         heads, num_actions = self.network.num_heads, self.network.num_actions
         check_traced(
-            f'{name}.next_actions',
+            f'{type(self).__name__}.next_actions',
             next_actions,
             (tf.TensorSpec([None, heads, num_actions]),),
             (None, heads),
             'Q-values [n, K, A] to actions [n, K]',
         )
-        _build_bonus(name, bonus, self.replay, self.network, self.seed, alpha_1, alpha_2)
         self.batch_size = batch_size
         self.alpha_1, self.alpha_2 = alpha_1, alpha_2
         self.bonus = bonus
         self.mask_probability = mask_probability
         self.next_actions = next_actions
         self._generator = tf.random.Generator.from_seed(self.seed)
+        self._build_bonus()
 
     @property
     def trackables(self) -> dict[str, Any]:
         parts = {'update_generator': self._generator}
         return parts if self.bonus is None else {**parts, 'bonus': self.bonus}
+
+    def _build_bonus(self):
+        """Builds the bonus and traces it; warns of bindings that change nothing."""
+        if self.bonus is None:
+            if self.alpha_1 or self.alpha_2:
+                logging.warning('alpha_1 and alpha_2 change nothing: there is no bonus.')
+            return
+        if not self.alpha_1 and not self.alpha_2:
+            logging.warning('The bonus changes nothing: alpha_1 and alpha_2 are 0.')
+        frame_shape, frame_dtype = self.replay.observation_shape, self.replay.observation_dtype
+        heads, num_actions = self.network.num_heads, self.network.num_actions
+        self.bonus.build(frame_shape, heads, num_actions, self.seed)
+        rows, q_values = tf.TensorSpec([None], tf.int32), (None, heads, num_actions)
+        check_traced(
+            f'{type(self).__name__}.bonus',
+            lambda *parts: self.bonus(types.Experience(*parts[:-1], lambda: parts[-1])),
+            (
+                tf.TensorSpec((None, *frame_shape), frame_dtype),
+                rows,
+                rows,
+                rows,
+                tf.TensorSpec([None]),
+                tf.TensorSpec(q_values),
+                tf.TensorSpec([None, heads], tf.int32),
+                tf.TensorSpec(q_values),
+            ),
+            ((None,), (None, num_actions), ((), ())),
+            'an Experience to B [n], B~ [n, actions] and the pair of their means',
+        )
+
+    def _choose(self, q_values):
+        return tf.cast(self.next_actions(q_values), tf.int32)
+
+    def _bonuses(self, experience, selector_q):
+        """B, B~ and the numbers to report, in the order of _MEANS and _BONUS_MEANS.
+
+        Args:
+          experience: types.Experience.
+          selector_q: [n, K, A], the Q-values that a' was chosen by.
+        """
+        next_q = experience.next_q
+        if self.bonus is None:
+            return (
+                tf.zeros_like(next_q[:, 0, 0]),
+                tf.zeros_like(next_q[:, 0]),
+                tf.zeros(len(_MEANS)),
+            )
+        *both, means = self.bonus(experience)
+        reward_bonus, next_bonus = (tf.cast(x, tf.float32) for x in both)
+        optimistic_actions = self._choose(selector_q + self.alpha_2 * next_bonus[:, None])
+        effects = bonus_effects(experience, reward_bonus, next_bonus, optimistic_actions)
+        numbers = tf.stack([tf.cast(x, tf.float32) for x in (*means, *effects)])
+        return reward_bonus, next_bonus, numbers
 
     def _masks(self, ids):
         return bootstrap_masks(ids, self.network.num_heads, self.mask_probability, self.seed)
@@ -212,7 +263,7 @@ class EpisodicUpdate(EnsembleUpdate):
         alpha_2: float = 0.0,
         greedy: targets.GreedyReading = 'initial',
         mask_next_bonus: bool = True,
-        next_actions: Callable = targets.greedy_actions,
+        next_actions: Callable = targets.argmax_actions,
         bonus: bonuses.Bonus | None = None,
         mask_probability: _Probability = 1.0,
         last_batch: Literal['pad', 'other_episode'] = 'pad',
@@ -238,7 +289,7 @@ class EpisodicUpdate(EnsembleUpdate):
                 f'EpisodicUpdate.beta must be a number or {network.num_heads} numbers, one per '
                 f'head, got {beta}'
             )
-        if next_actions is not targets.greedy_actions and greedy != 'initial':
+        if next_actions is not targets.argmax_actions and greedy != 'initial':
             raise ValueError(
                 "EpisodicUpdate.next_actions needs EpisodicUpdate.greedy = 'initial', got "
                 f'{greedy!r}'
@@ -351,9 +402,10 @@ class EpisodicUpdate(EnsembleUpdate):
             actions,
             discounts,
             next_q,
+            self._choose(next_q),
             lambda: tf.gather(self._q_values(self.network, all_frames[:-1]), stack_starts),
         )
-        reward_bonus, next_bonus, means = _bonuses(self.bonus, experience, self.alpha_2)
+        reward_bonus, next_bonus, means = self._bonuses(experience, next_q)
         y = targets.backward_induction(
             rewards,
             discounts,
@@ -367,7 +419,7 @@ class EpisodicUpdate(EnsembleUpdate):
             greedy=self.greedy,
             mask_next_bonus=self.mask_next_bonus,
             is_last=is_last,
-            next_actions=self.next_actions,
+            next_actions=experience.next_actions,
         )
         return y, means
 
@@ -432,7 +484,7 @@ class TransitionUpdate(EnsembleUpdate):
         mask_probability: _Probability = 1.0,
         double_q: bool = False,
         n_steps: Annotated[int, AtLeast(1)] = 1,
-        next_actions: Callable = targets.greedy_actions,
+        next_actions: Callable = targets.argmax_actions,
     ):
         super().__init__(
             replay,
@@ -477,7 +529,9 @@ class TransitionUpdate(EnsembleUpdate):
     def _targets(self, observations, actions, rewards, discounts, next_observations):
         history, seeds = self.replay.history, tf.unstack(self._generator.make_seeds(3), axis=1)
         next_q = self.target_network(next_observations, seeds[0])
-        online_next_q = self.double_q_values(next_observations, seeds[1]) if self.double_q else None
+        selector_q = next_q
+        if self.double_q:
+            selector_q = self.double_q_values(next_observations, seeds[1])
         rows, known = tf.range(tf.shape(actions)[0]), discounts > 0
         next_frames = tf.boolean_mask(frames.newest(next_observations, history), known)
         next_rows = tf.shape(actions)[0] + tf.cumsum(tf.cast(known, tf.int32), exclusive=True)
@@ -488,9 +542,10 @@ class TransitionUpdate(EnsembleUpdate):
             actions,
             discounts,
             next_q,
+            self._choose(selector_q),
             lambda: self.network(observations, seeds[2]),
         )
-        reward_bonus, next_bonus, means = _bonuses(self.bonus, experience, self.alpha_2)
+        reward_bonus, next_bonus, means = self._bonuses(experience, selector_q)
         y = targets.one_step(
             rewards,
             discounts,
@@ -499,8 +554,7 @@ class TransitionUpdate(EnsembleUpdate):
             next_bonus=next_bonus,
             alpha_1=self.alpha_1,
             alpha_2=self.alpha_2,
-            online_next_q=online_next_q,
-            next_actions=self.next_actions,
+            next_actions=experience.next_actions,
         )
         return y, means
 
@@ -530,58 +584,20 @@ def bootstrap_masks(ids: np.ndarray, num_heads: int, probability: float, seed: i
     return (words * 2.0**-64 < probability).astype(np.float32)
 
 
-def _build_bonus(update, bonus, replay, network, seed, alpha_1, alpha_2):
-    """Builds the bonus and traces it; warns of bindings that change nothing."""
-    if bonus is None:
-        if alpha_1 or alpha_2:
-            logging.warning('alpha_1 and alpha_2 change nothing: there is no bonus.')
-        return
-    if not alpha_1 and not alpha_2:
-        logging.warning('The bonus changes nothing: alpha_1 and alpha_2 are 0.')
-    bonus.build(replay.observation_shape, network.num_heads, network.num_actions, seed)
-    rows, q_values = tf.TensorSpec([None], tf.int32), (None, network.num_heads, network.num_actions)
-    check_traced(
-        f'{update}.bonus',
-        lambda *parts: bonus(types.Experience._make((*parts[:-1], lambda: parts[-1]))),
-        (
-            tf.TensorSpec((None, *replay.observation_shape), replay.observation_dtype),
-            rows,
-            rows,
-            rows,
-            tf.TensorSpec([None]),
-            tf.TensorSpec(q_values),
-            tf.TensorSpec(q_values),
-        ),
-        ((None,), (None, network.num_actions), ((), ())),
-        'an Experience to B [n], B~ [n, actions] and the pair of their means',
-    )
-
-
-def _bonuses(bonus, experience, alpha_2):
-    """B, B~ and the numbers to report, in the order of _MEANS and _BONUS_MEANS."""
-    next_q = experience.next_q
-    if bonus is None:
-        return tf.zeros_like(next_q[:, 0, 0]), tf.zeros_like(next_q[:, 0]), tf.zeros(len(_MEANS))
-    *both, means = bonus(experience)
-    reward_bonus, next_bonus = (tf.cast(x, tf.float32) for x in both)
-    numbers = (*means, *bonus_effects(experience, reward_bonus, next_bonus, alpha_2))
-    return reward_bonus, next_bonus, tf.stack([tf.cast(x, tf.float32) for x in numbers])
-
-
-def bonus_effects(experience, reward_bonus, next_bonus, alpha_2):
+def bonus_effects(experience, reward_bonus, next_bonus, optimistic_actions):
     """The size of the bonuses relative to Q~, scalars in the order of _BONUS_MEANS.
 
     These are the means of B and of B~ as they enter the target, before their weights; of the gap
     between the best and the second-best action by Q~ in each head, NaN with a single action; and of
-    whether Q~ + alpha_2 B~ has another best action than Q~. Terminals count in the first only.
+    whether a' differs from `optimistic_actions` [n, K], chosen likewise after alpha_2 B~ was added.
+    Terminals count in the first only.
     """
     next_q, counted = experience.next_q, experience.discounts > 0
     gap = np.nan * next_q[..., 0]
     if next_q.shape[-1] > 1:
         best = tf.math.top_k(next_q, 2).values
         gap = best[..., 0] - best[..., 1]
-    optimistic = next_q + alpha_2 * next_bonus[:, None]
-    changes = tf.argmax(optimistic, axis=-1) != tf.argmax(next_q, axis=-1)
+    changes = optimistic_actions != experience.next_actions
     return (
         tf.reduce_mean(reward_bonus),
         chunks.mean_of_rows(next_bonus, counted),

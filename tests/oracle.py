@@ -16,11 +16,12 @@ def backward_induction(
     alpha_2,
     greedy,
     mask_next_bonus=True,
+    next_actions=None,
 ):
     """Same arguments and result as `ob2i_tf.targets.backward_induction`, in float64."""
     table = np.array(next_q, np.float64)  # [T, K, A]
     length, heads, _ = table.shape
-    initial = table.argmax(-1)
+    initial = table.argmax(-1) if next_actions is None else next_actions
     y = np.zeros((length, heads))
     for t in reversed(range(length)):
         reward = rewards[t] + alpha_1 * reward_bonus[t]

@@ -67,7 +67,10 @@ def test_running_std_with_a_prior_is_the_released_recursion():
 
 def experience(q_values, next_q, actions, discounts=None):
     discounts = tf.ones(tf.shape(actions)) if discounts is None else discounts
-    return types.Experience(None, None, None, actions, discounts, next_q, lambda: q_values)
+    next_actions = tf.argmax(next_q, axis=-1, output_type=tf.int32)
+    return types.Experience(
+        None, None, None, actions, discounts, next_q, next_actions, lambda: q_values
+    )
 
 
 def q_tables(length=70, heads=5, num_actions=3):
@@ -163,7 +166,9 @@ def rnd_experience(frames, next_frames, heads=2, num_actions=3):
     next_q = np.zeros((len(frames), heads, num_actions), np.float32)
     rows = np.arange(len(frames))
     both = np.concatenate([frames, next_frames]).astype(np.float32)
-    return types.Experience(both, rows, rows + len(rows), None, np.ones(len(rows)), next_q, None)
+    return types.Experience(
+        both, rows, rows + len(rows), None, np.ones(len(rows)), next_q, None, None
+    )
 
 
 def dense(layers, x):
@@ -255,14 +260,16 @@ def episodes_of(frames, episode):
     """Episodes in succession: all frames, and the number of each row's episode."""
     first = np.arange(len(episode)) + episode
     next_q = np.zeros((len(episode), 2, 3), np.float32)
-    return types.Experience(frames, first, first + 1, None, np.ones(len(episode)), next_q, None)
+    return types.Experience(
+        frames, first, first + 1, None, np.ones(len(episode)), next_q, None, None
+    )
 
 
 def rnd_experience_of(frames, next_frames):
     count = tf.shape(frames)[0]
     both, rows = tf.concat([frames, next_frames], axis=0), tf.range(count)
     next_q = tf.zeros((count, 2, 3))
-    return types.Experience(both, rows, rows + count, None, tf.ones(count), next_q, None)
+    return types.Experience(both, rows, rows + count, None, tf.ones(count), next_q, None, None)
 
 
 def test_rnd_predictor_learns_what_it_sees_and_the_target_never_changes():

@@ -272,6 +272,25 @@ def test_one_step_by_hand():
     np.testing.assert_allclose(y, [[1.5, 2.5]])
 
 
+def test_one_step_from_a_given_action_by_hand():
+    next_q = np.array([[[1.0, 2.0], [4.0, 3.0]]], np.float32)
+    y = targets.one_step(
+        [1.0], [0.5], next_q, next_bonus=[[6.0, 8.0]], alpha_2=0.5, next_actions=[[0, 0]]
+    )
+    np.testing.assert_allclose(y, [[1 + 0.5 * (1 + 3), 1 + 0.5 * (4 + 3)]])
+
+
+@pytest.mark.parametrize('greedy', ['initial', 'released'])
+def test_a_given_action_takes_the_place_of_the_initial_argmax(greedy):
+    arrays = episode(40, num_actions=3)
+    next_actions = np.random.default_rng(0).integers(3, size=arrays[3].shape[:2])
+    weights = {'beta': 0.5, 'alpha_1': 0.3, 'alpha_2': 0.7, 'greedy': greedy}
+    y = targets.backward_induction(*arrays, **weights, next_actions=next_actions)
+    expected = oracle.backward_induction(*arrays, **weights, next_actions=next_actions)
+    np.testing.assert_allclose(y, expected, rtol=0, atol=5e-5)
+    assert np.abs(y - targets.backward_induction(*arrays, **weights)).max() > 0.1
+
+
 def test_wrong_arguments_are_refused():
     arrays = episode(5)
     weights = {'beta': 0.5, 'alpha_1': 0.0, 'alpha_2': 0.0}

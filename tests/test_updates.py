@@ -429,6 +429,13 @@ def test_the_bonuses_of_a_transition_are_those_of_its_two_states():
     assert report['next_bonus_mean'] == pytest.approx(next_bonus[goes_on].mean(), rel=1e-5)
 
 
+def effects_experience(next_q, discounts):
+    greedy = targets.argmax_actions(next_q)
+    return types.Experience(
+        None, None, None, None, tf.constant(discounts), tf.constant(next_q), greedy, None
+    )
+
+
 BONUS_CASE = {
     'discounts': [0.9, 0.9, 0],
     'next_q': [[[1, 0.5], [3, 3.2]], [[0, 2], [4, 3]], [[9, 0], [0, 9]]],  # [T, K, A]
@@ -448,27 +455,22 @@ BONUS_CASE = {
 )
 def test_effects_of_a_bonus_by_hand(alpha_2, changes):
     case = {name: np.array(values, np.float32) for name, values in BONUS_CASE.items()}
-    experience = types.Experience(
-        None, None, None, None, tf.constant(case['discounts']), tf.constant(case['next_q']), None
-    )
+    optimistic = case['next_q'] + alpha_2 * case['next_bonus'][:, None]
+    experience = effects_experience(case['next_q'], case['discounts'])
     effects = tf.function(updates.bonus_effects)(
-        experience, case['reward_bonus'], case['next_bonus'], alpha_2
+        experience, case['reward_bonus'], case['next_bonus'], optimistic.argmax(-1).astype('i4')
     )
-    next_q, next_bonus = case['next_q'][:2], case['next_bonus'][:2]  # Without the terminal.
-    best = np.sort(next_q, axis=-1)
-    share = np.mean((next_q + alpha_2 * next_bonus[:, None]).argmax(-1) != next_q.argmax(-1))
-    assert share == changes
+    best = np.sort(case['next_q'][:2], axis=-1)  # Without the terminal.
     np.testing.assert_allclose(effects, [3.0, 7 / 4, (0.5 + 0.2 + 2 + 1) / 4, changes], rtol=1e-6)
     np.testing.assert_allclose(effects[2], (best[..., 1] - best[..., 0]).mean(), rtol=1e-6)
 
 
 def test_effects_of_a_bonus_without_a_choice_and_without_a_next_state():
     def effects(discounts):
-        next_q = tf.ones((2, 3, 1))
-        experience = types.Experience(None, None, None, None, discounts, next_q, None)
-        return [
-            float(x) for x in updates.bonus_effects(experience, tf.ones(2), tf.ones((2, 1)), 1.0)
-        ]
+        experience = effects_experience(tf.ones((2, 3, 1)), discounts)
+        optimistic = tf.zeros((2, 3), tf.int32)
+        found = updates.bonus_effects(experience, tf.ones(2), tf.ones((2, 1)), optimistic)
+        return [float(x) for x in found]
 
     np.testing.assert_array_equal(effects(tf.ones(2)), [1, 1, np.nan, 0])
     np.testing.assert_array_equal(effects(tf.zeros(2)), [1, np.nan, np.nan, np.nan])
@@ -513,6 +515,66 @@ def test_reported_effects_of_a_bonus_against_numpy(update, normalize):
         changes,
     )
     np.testing.assert_allclose([report[name] for name in updates._BONUS_MEANS], expected, rtol=1e-4)
+
+
+def lowest(q_values):
+    return tf.argmin(q_values, axis=-1)
+
+
+@pytest.mark.parametrize(
+    'update, choose, double_q',
+    [
+        (functools.partial(atari.EpisodicUpdate, batching='episode'), lowest, False),
+        (atari.TransitionUpdate, lowest, False),
+        (functools.partial(atari.TransitionUpdate, double_q=True), lowest, True),
+        (
+            functools.partial(atari.TransitionUpdate, double_q=True),
+            targets.argmax_actions,
+            True,
+        ),
+    ],
+)
+def test_targets_moments_and_effects_follow_the_chosen_action(update, choose, double_q):
+    replay, network, target_network, (episode,) = parts(length=20)
+    weights = {'alpha_1': 0.3, 'alpha_2': 0.7}
+    made = update(
+        replay,
+        network,
+        target_network,
+        bonus=bonuses.UcbBonus(),
+        next_actions=choose,
+        **weights,
+    )
+    batch, report = made.next_batch()
+    stacks, drawn = all_stacks(episode), batch.weights > 0
+    t = [
+        np.flatnonzero((stacks[:-1] == row).all(axis=(1, 2, 3)))[0]
+        for row in batch.observations[drawn]
+    ]
+    next_q = target_network(stacks[1:][t]).numpy()
+    selector_q = network(stacks[1:][t]).numpy() if double_q else next_q
+    next_actions = choose(selector_q).numpy()
+    assert np.mean(next_actions != next_q.argmax(-1)) > 0.3
+    seen = np.take_along_axis(next_q.std(1), next_actions, axis=1)[episode.discounts[t] > 0]
+    np.testing.assert_allclose(made.bonus.next_bonus_std.std, seen.std(), rtol=1e-5)
+    next_bonus = next_q.std(1) / seen.std()
+    changes = choose(selector_q + 0.7 * next_bonus[:, None]) != next_actions
+    changes = np.mean(changes[episode.discounts[t] > 0])
+    assert report['next_action_changes'] == pytest.approx(changes, rel=1e-5) and changes > 0
+    arrays = {
+        'rewards': episode.rewards[t],
+        'discounts': episode.discounts[t],
+        'next_q': next_q,
+        'reward_bonus': network(stacks[t]).numpy().std(1)[np.arange(len(t)), episode.actions[t]],
+        'next_bonus': next_bonus,
+        'next_actions': next_actions,
+        **weights,
+    }
+    if update.func is updates.EpisodicUpdate:
+        y = targets.backward_induction(actions=episode.actions[t], beta=0.5, **arrays)
+    else:
+        y = targets.one_step(**arrays)
+    np.testing.assert_allclose(batch.targets[drawn], y, atol=1e-5)
 
 
 def chain_episodes(rng, count):
@@ -945,6 +1007,6 @@ def test_another_choice_of_the_next_action_needs_the_initial_reading():
 def test_next_actions_may_be_of_any_integer_type(update):
     batches = [
         update(*parts()[:3], next_actions=choose).next_batch()[0]
-        for choose in (targets.greedy_actions, lambda q: tf.argmax(q, axis=-1))
+        for choose in (targets.argmax_actions, lambda q: tf.argmax(q, axis=-1))
     ]
     np.testing.assert_array_equal(batches[0].targets, batches[1].targets)

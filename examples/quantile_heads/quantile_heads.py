@@ -70,7 +70,7 @@ def quantile_head_preferences(q_values, heads, num_quantiles: int = gin.REQUIRED
 @gin.configurable
 def greedy_by_mean(q_values, num_quantiles: int = gin.REQUIRED):
     """a', one for all quantiles of a head: [..., K N, A] -> [..., K N] int32."""
-    greedy = targets.greedy_actions(head_means(q_values, num_quantiles))
+    greedy = targets.argmax_actions(head_means(q_values, num_quantiles))
     return tf.repeat(greedy, num_quantiles, axis=-1)
 
 
@@ -99,6 +99,7 @@ class BonusOfMeans(bonuses.Bonus):
         return self.bonus(
             experience._replace(
                 next_q=next_q,
+                next_actions=experience.next_actions[:, :: self.num_quantiles],
                 q_values=lambda: head_means(experience.q_values(), self.num_quantiles),
             )
         )

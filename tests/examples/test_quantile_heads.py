@@ -24,8 +24,10 @@ def test_the_bonus_is_the_spread_of_the_means_by_hand():
     """The means of action 0 are 3 and 5, of action 1 they are 1 and 6."""
     bonus = quantile_heads.BonusOfMeans(bonuses.UcbBonus(normalize_next_bonus=False), 3)
     rows, one = np.zeros(1, np.int32), np.ones(1, np.float32)
-    q_values = tf.constant(Q_VALUES)
-    experience = types.Experience(None, rows, rows, rows + 1, one, q_values, lambda: q_values)
+    q_values, next_actions = tf.constant(Q_VALUES), quantile_heads.greedy_by_mean(Q_VALUES, 3)
+    experience = types.Experience(
+        None, rows, rows, rows + 1, one, q_values, next_actions, lambda: q_values
+    )
     reward_bonus, next_bonus, _ = bonus(experience)
     np.testing.assert_allclose(reward_bonus, [2.5])
     np.testing.assert_allclose(next_bonus, [[1, 2.5]])
