@@ -252,7 +252,7 @@ class RndBonus(Bonus):
         frames = experience.frames
         chunks.for_each_chunk(
             lambda start, end: self.frame_moments.update(frames[start:end]),
-            tf.shape(frames)[0],
+            chunks.num_rows(frames),
             _FRAMES_PER_CHUNK,
         )
         errors = self.errors(frames)
@@ -276,7 +276,7 @@ class RndBonus(Bonus):
         with tf.control_dependencies([errors]):
             chunks.for_each_chunk(
                 lambda start, end: self.learn(frames[start:end]),
-                tf.shape(frames)[0],
+                chunks.num_rows(frames),
                 self._batch_size,
             )
         return self.bonus_std.normalize(reward_bonus), self.bonus_std.normalize(next_bonus), means
@@ -285,7 +285,7 @@ class RndBonus(Bonus):
         """The predictor's mean squared error: [n, *frame] -> [n]."""
         return chunks.map_chunks(
             lambda start, end: self._errors(frames[start:end]),
-            tf.shape(frames)[0],
+            chunks.num_rows(frames),
             _FRAMES_PER_CHUNK,
             tf.TensorSpec([None], tf.float32),
         )

@@ -38,8 +38,18 @@ def map_chunks(
     return tf.while_loop(lambda index, _: index < num_chunks, one_chunk, (0, parts))[1].concat()
 
 
-def for_each_chunk(function: Callable, count: tf.Tensor, size: int) -> None:
-    """Calls function(start, end) for its effects, over chunks of at most `size` of `count` rows."""
+def for_each_chunk(function: Callable, count: int | tf.Tensor, size: int) -> None:
+    """Calls function(start, end) for its effects, over chunks of at most `size` of `count` rows.
+
+    Args:
+      function: See map_chunks.
+      count: Scalar tensor, or an int, which leaves no loop for XLA.
+      size: Rows per chunk.
+    """
+    if isinstance(count, int):
+        for start in range(0, count, size):
+            function(start, min(start + size, count))
+        return
 
     def one_slice(start):
         function(start, tf.minimum(start + size, count))

@@ -57,8 +57,8 @@ class Experience(NamedTuple):
     """The inputs of a bonus for n transitions, as tensors.
 
     Attributes:
-      frames: [m, *frame], the newest frame of each observation; within an episode, each once. The
-        unspecified frame after a terminal is left out.
+      frames: [m, *frame], the newest frame of each observation, except for the unspecified one
+        after a terminal; those of a whole episode each once.
       obs_rows, next_obs_rows: [n] int32, rows of `frames` for the observations and for the next
         observations; at a terminal both are the same.
       actions: [n] int32.

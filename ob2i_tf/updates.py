@@ -532,13 +532,13 @@ class TransitionUpdate(EnsembleUpdate):
         selector_q = next_q
         if self.double_q:
             selector_q = self.double_q_values(next_observations, seeds[1])
-        rows, known = tf.range(tf.shape(actions)[0]), discounts > 0
-        next_frames = tf.boolean_mask(frames.newest(next_observations, history), known)
-        next_rows = tf.shape(actions)[0] + tf.cumsum(tf.cast(known, tf.int32), exclusive=True)
+        newest, next_newest = (frames.newest(x, history) for x in (observations, next_observations))
+        known, rows = discounts > 0, tf.range(tf.shape(actions)[0])
+        known_frames = tf.reshape(known, [-1] + [1] * (len(newest.shape) - 1))
         experience = types.Experience(
-            tf.concat([frames.newest(observations, history), next_frames], axis=0),
+            tf.concat([newest, tf.where(known_frames, next_newest, newest)], axis=0),
             rows,
-            tf.where(known, next_rows, rows),
+            tf.where(known, rows + tf.shape(actions)[0], rows),
             actions,
             discounts,
             next_q,

@@ -950,6 +950,32 @@ def test_xla_computes_the_same_targets(update, normalizer_batch, length):
     np.testing.assert_allclose(plain.targets, compiled.targets, rtol=1e-4, atol=1e-5)
 
 
+def test_xla_trains_with_rnd_on_transitions():
+    """300 frames per batch: several chunks and minibatches, of which the last is short."""
+    runs = []
+    for xla in (False, True):
+        replay, network, target_network, _ = parts(num_episodes=3, length=20)
+        bonus = bonuses.RndBonus((), 4, (4,), batch_size=70, scale_by='bonuses')
+        update = atari.TransitionUpdate(
+            replay,
+            network,
+            target_network,
+            xla=xla,
+            batch_size=150,
+            alpha_1=1.0,
+            alpha_2=1.0,
+            bonus=bonus,
+        )
+        learner, seen = atari.QLearner(network, target_network, 0), []
+        for _ in range(3):
+            batch, report = update.next_batch()
+            seen += [batch.targets, report['bonus_mean'], learner.step(batch)[0]['loss']]
+        runs.append([*seen, *(v.numpy() for v in bonus.predictor.variables)])
+    assert int(bonus.optimizer.iterations) == 15
+    for plain, compiled in zip(*runs):
+        np.testing.assert_allclose(plain, compiled, rtol=1e-4, atol=1e-5)
+
+
 def test_xla_compiles_few_shapes():
     replay, network, target_network, _ = parts(length=3)
     update = atari.EpisodicUpdate(replay, network, target_network, xla=True, chunk_size=64)
