@@ -88,37 +88,18 @@ class UcbBonus(Bonus):
 
     B is the bonus of the pairs (s, a) by the online network. B~ is the bonus of the actions at s'
     by the target network, divided by its running standard deviation "to have a stable performance"
-    (appendix D). Terminals, the rows whose discount is 0, do not count in it: no target reads their
-    B~.
+    (appendix D).
 
     Args:
       statistic: Maps values [..., K, A] to bonuses [..., A].
-      normalize_reward_bonus: Whether B, too, is divided by its running standard deviation (the
-        released code).
       normalize_next_bonus: Whether B~ is divided by its running standard deviation (the paper).
-      prior_count: See `RunningStd`; the released code has 1e-4.
-      normalizer_batch: Rows per update of the moments, from the end backwards; each update precedes
-        the division of its rows. 0: all rows in one update (the released code: 32).
-      terminal_next_bonus: Whether terminals count in the moments of B~ (the released code).
     """
 
-    def __init__(
-        self,
-        statistic: Callable = ensemble_std,
-        normalize_reward_bonus: bool = False,
-        normalize_next_bonus: bool = True,
-        prior_count: Annotated[float, AtLeast(0)] = 0.0,
-        normalizer_batch: Annotated[int, AtLeast(0)] = 0,
-        terminal_next_bonus: bool = False,
-    ):
+    def __init__(self, statistic: Callable = ensemble_std, normalize_next_bonus: bool = True):
         super().__init__(name='ucb_bonus')
         self._statistic = statistic
-        self._normalize_reward_bonus = normalize_reward_bonus
-        self._normalize_next_bonus = normalize_next_bonus
-        self._normalizer_batch = normalizer_batch
-        self._terminal_next_bonus = terminal_next_bonus
-        self.reward_bonus_std = RunningStd(prior_count)
-        self.next_bonus_std = RunningStd(prior_count)
+        self.normalize_next_bonus = normalize_next_bonus
+        self.next_bonus_std = RunningStd()
 
     def build(
         self, frame_shape: tuple[int, ...], num_heads: int, num_actions: int, seed: int
@@ -139,48 +120,24 @@ class UcbBonus(Bonus):
         q_values, next_q = experience.q_values(), experience.next_q
         reward_bonus = tf.gather(self._statistic(q_values), experience.actions, batch_dims=1)
         next_bonus = self._statistic(next_q)
-        counted = experience.discounts > 0
-        means = tf.reduce_mean(reward_bonus), chunks.mean_of_rows(next_bonus, counted)
-        if self._terminal_next_bonus:
-            counted = tf.ones_like(counted)
-        if self._normalize_reward_bonus:
-            reward_bonus = self._normalize(
-                self.reward_bonus_std, reward_bonus, reward_bonus, tf.ones_like(reward_bonus)
-            )
-        if self._normalize_next_bonus:
-            # The moments are those of the paper's B~ in R^{K x T}: the bonus at each head's a'.
-            seen = tf.gather(next_bonus, experience.next_actions, batch_dims=1)
-            weights = tf.zeros_like(seen) + tf.cast(counted, seen.dtype)[:, None]
-            next_bonus = self._normalize(self.next_bonus_std, next_bonus, seen, weights)
-        return reward_bonus, next_bonus, means
+        next_mean = chunks.mean_of_rows(next_bonus, experience.discounts > 0)
+        means = tf.reduce_mean(reward_bonus), next_mean
+        return *self.normalize(experience, reward_bonus, next_bonus), means
 
-    def _normalize(self, running_std, bonus, seen, weights):
-        """Updates the moments with `seen` [n, ...], then normalises `bonus` [n, ...]."""
-        if not self._normalizer_batch:
-            running_std.update(seen, weights)
-            return running_std.normalize(bonus)
+    def normalize(
+        self, experience: types.Experience, reward_bonus: tf.Tensor, next_bonus: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """B [n] and B~ [n, A], as they enter the targets.
 
-        def normalized(start, end):
-            running_std.update(seen[start:end], weights[start:end])
-            return running_std.normalize(bonus[start:end])
-
-        if bonus.shape[0] is not None:  # XLA needs static shapes.
-            ends = range(bonus.shape[0], 0, -self._normalizer_batch)
-            parts = [normalized(max(0, end - self._normalizer_batch), end) for end in ends]
-            return tf.concat(parts[::-1], axis=0)
-
-        def normalize_rows(end, later):
-            start = tf.maximum(0, end - self._normalizer_batch)
-            return start, tf.concat([normalized(start, end), later], axis=0)
-
-        shape = tf.TensorShape([None, *bonus.shape[1:]])
-        return tf.while_loop(
-            lambda end, _: end > 0,
-            normalize_rows,
-            (tf.shape(bonus)[0], bonus[:0]),
-            shape_invariants=(tf.TensorShape([]), shape),
-            parallel_iterations=1,
-        )[1]
+        The moments are those of the paper's B~ in R^{K x T}, the bonus at each head's a'. Rows
+        whose discount is 0 do not count: no target reads their B~.
+        """
+        if not self.normalize_next_bonus:
+            return reward_bonus, next_bonus
+        seen = tf.gather(next_bonus, experience.next_actions, batch_dims=1)
+        counted = tf.cast(experience.discounts > 0, seen.dtype)
+        self.next_bonus_std.update(seen, tf.zeros_like(seen) + counted[:, None])
+        return reward_bonus, self.next_bonus_std.normalize(next_bonus)
 
 
 @gin.configurable

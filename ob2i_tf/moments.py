@@ -16,7 +16,7 @@ class RunningStd(tf.Module):
 
     Args:
       prior_count: Weight, in values, of a prior with mean 0 and variance 1. 0 gives exactly the
-        moments of the data; the released code has 1e-4.
+        moments of the data.
       shape: Shape of one value; each element has separate moments.
     """
 

@@ -52,9 +52,9 @@ class EpisodeReplay:
 
     Episodes have indices 0 .. num_episodes - 1, oldest first, and transitions have ids, their
     numbers in order of arrival. A subclass that draws episodes by another rule overrides
-    `draw_episode`. It follows the contents by extending `append` and `drop_oldest`, one call per
-    episode that arrives or leaves, and `learned`; with `state` and `set_state` it keeps data in
-    checkpoints beyond the episodes and `rng`.
+    `draw_episode` or `candidates`. It follows the contents by extending `append` and `drop_oldest`,
+    one call per episode that arrives or leaves, and `learned`; with `state` and `set_state` it
+    keeps data in checkpoints beyond the episodes and `rng`.
 
     Args:
       observation_shape: Shape of a single frame.
@@ -63,12 +63,10 @@ class EpisodeReplay:
       history: Frames in a stack.
       seed: int or np.random.SeedSequence.
       observation_dtype: Type of the frames, integer or floating.
-      exclude_oldest_episodes: Number of episodes that `sample_episode` never draws; the released
-        code has 5.
-      exclude_newest_episodes: Likewise; the released code has 3.
 
     Attributes:
-      observation_shape, observation_dtype, history, capacity_transitions: See Args.
+      observation_shape, observation_dtype, history, capacity_transitions, capacity_episodes: See
+        Args; infinity: any number of episodes.
       rng: NumPy generator of all draws.
 
     Raises:
@@ -83,8 +81,6 @@ class EpisodeReplay:
         seed=0,
         observation_dtype: Any = np.uint8,
         capacity_episodes: _Count | None = None,
-        exclude_oldest_episodes: Annotated[int, AtLeast(0)] = 0,
-        exclude_newest_episodes: Annotated[int, AtLeast(0)] = 0,
     ):
         self.observation_shape = tuple(int(size) for size in observation_shape)
         self.observation_dtype = np.dtype(observation_dtype)
@@ -95,13 +91,7 @@ class EpisodeReplay:
                 f'{self.observation_dtype}'
             )
         self.capacity_transitions = int(capacity_transitions)
-        self._capacity_episodes = math.inf if capacity_episodes is None else capacity_episodes
-        self._excluded = int(exclude_oldest_episodes), int(exclude_newest_episodes)
-        if self._capacity_episodes <= sum(self._excluded):
-            raise ValueError(
-                f'EpisodeReplay.capacity_episodes = {capacity_episodes} leaves no episode to draw '
-                f'besides exclude_oldest_episodes + exclude_newest_episodes = {sum(self._excluded)}'
-            )
+        self.capacity_episodes = math.inf if capacity_episodes is None else capacity_episodes
         self.rng = np.random.default_rng(seed)
 
         self._specs = (
@@ -146,12 +136,12 @@ class EpisodeReplay:
     @property
     def can_sample(self) -> bool:
         """Whether `sample_episode` has an episode to draw."""
-        return bool(self._candidates)
+        return bool(self.candidates)
 
     @property
-    def _candidates(self):
-        oldest, newest = self._excluded
-        return range(oldest, self.num_episodes - newest)
+    def candidates(self) -> range:
+        """Indices of the episodes that `sample_episode` may draw; here all."""
+        return range(self.num_episodes)
 
     def add_episode(self, episode: Episode) -> None:
         """Copies a complete episode, and drops the oldest ones that no longer fit.
@@ -185,7 +175,7 @@ class EpisodeReplay:
             )
         while (
             self.num_transitions + length > self.capacity_transitions
-            or self.num_episodes >= self._capacity_episodes
+            or self.num_episodes >= self.capacity_episodes
         ):
             self.drop_oldest()
         frames = self.new_frames(length)
@@ -207,13 +197,10 @@ class EpisodeReplay:
         Raises:
           EmptyReplayError: `can_sample` is False.
         """
-        candidates = self._candidates
+        candidates = self.candidates
         if not candidates:
-            oldest, newest = self._excluded
             raise EmptyReplayError(
-                f'no episode to sample: replay holds {self.num_episodes} complete episodes '
-                f'({self.num_transitions} transitions), of which the oldest {oldest} and the '
-                f'newest {newest} are excluded'
+                f'no episode to sample among the {self.num_episodes} complete episodes of replay'
             )
         indices = []
         while num_transitions > 0:
@@ -256,7 +243,7 @@ class EpisodeReplay:
         """Index of the episode to sample next, drawn by `rng`; here uniformly.
 
         Args:
-          candidates: Indices except those of the excluded oldest and newest episodes; never empty.
+          candidates: See the property; never empty.
         """
         return self.rng.integers(candidates.start, candidates.stop)
 

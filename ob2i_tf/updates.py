@@ -240,9 +240,6 @@ class EpisodicUpdate(EnsembleUpdate):
       beta: Diffusion factor, or one per head.
       greedy: Reading of a', see `targets.backward_induction`.
       mask_next_bonus: Whether B~ has its factor 1{a' != a_{t+1}}.
-      last_batch: Completion of the short last batch of an episode: 'pad' adds rows of weight 0 up
-        to a multiple of 8; 'other_episode' adds the last rows of a second episode, drawn together
-        with the first, with targets from that episode (the released code).
       batching: 'chunks', see above; 'episode', one batch per whole episode, as in Algorithm 2; or
         'pooled', `batch_size` transitions of as many episodes as needed, all complete except the
         last, of which only the tail is used.
@@ -266,7 +263,6 @@ class EpisodicUpdate(EnsembleUpdate):
         next_actions: Callable = targets.argmax_actions,
         bonus: bonuses.Bonus | None = None,
         mask_probability: _Probability = 1.0,
-        last_batch: Literal['pad', 'other_episode'] = 'pad',
         batching: Literal['chunks', 'episode', 'pooled'] = gin.REQUIRED,
         chunk_size: Annotated[int, AtLeast(1)] = 256,
     ):
@@ -294,16 +290,9 @@ class EpisodicUpdate(EnsembleUpdate):
                 "EpisodicUpdate.next_actions needs EpisodicUpdate.greedy = 'initial', got "
                 f'{greedy!r}'
             )
-        if last_batch != 'pad' and batching != 'chunks':
-            logging.warning(
-                'EpisodicUpdate.last_batch = %r changes nothing: batching is %r.',
-                last_batch,
-                batching,
-            )
         self.beta = np.asarray(beta, np.float32)
         self.greedy = greedy
         self.mask_next_bonus = mask_next_bonus
-        self.last_batch = last_batch
         self.batching = batching
         self.chunk_size = chunk_size
         self._passes = {
@@ -332,25 +321,21 @@ class EpisodicUpdate(EnsembleUpdate):
         """See Update: up to `batch_size` rows (T if batching is 'episode'), padded to 8 n rows."""
         report: dict[str, float] = {}
         if self._pending is None:
-            self._pending, report = self._draw()
+            self._pending, report = self.with_targets(self.draw_episodes())
         end = self._pending.end
         start = max(0, end - self.batch_size) if self.batching == 'chunks' else 0
         rows = self._rows(self._pending, start, end)
         self._pending = self._pending._replace(end=start) if start else None
         return _pad(rows), report
 
-    def _draw(self):
-        """Draws the transitions of the next batches; returns them, and the report."""
-        if self.batching == 'pooled':
-            episodes = self.replay.sample_episodes(self.batch_size)
-            before_last = sum(len(episode.actions) for episode in episodes[:-1])
-            episodes[-1] = _tail(episodes[-1], self.batch_size - before_last)
-            return self.with_targets(episodes)
-        episodes = [self.replay.sample_episode()]
-        missing = -len(episodes[0].actions) % self.batch_size
-        if missing and self.last_batch == 'other_episode' and self.batching == 'chunks':
-            episodes.insert(0, _tail(self.replay.sample_episode(), missing))
-        return self.with_targets(episodes)
+    def draw_episodes(self) -> list[types.Episode]:
+        """Draws the episodes of the next batches, which are consumed from the end of the list."""
+        if self.batching != 'pooled':
+            return [self.replay.sample_episode()]
+        episodes = self.replay.sample_episodes(self.batch_size)
+        before_last = sum(len(episode.actions) for episode in episodes[:-1])
+        episodes[-1] = tail(episodes[-1], self.batch_size - before_last)
+        return episodes
 
     def with_targets(self, episodes: list[types.Episode]) -> tuple[_Pending, dict[str, float]]:
         """The transitions of episodes with their targets, and the report."""
@@ -611,7 +596,7 @@ def _report(means):
     return {name: mean for name, mean in means.items() if not np.isnan(mean)}
 
 
-def _tail(episode, at_most):
+def tail(episode: types.Episode, at_most: int) -> types.Episode:
     """The last `at_most` transitions of an episode; their targets depend on no earlier ones."""
     start = max(0, len(episode.actions) - at_most)
     kept = np.concatenate([episode.context, episode.observations])[start:]

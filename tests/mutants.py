@@ -41,6 +41,7 @@ MODULES = (
     'replay',
     'training.episode_files',
     'updates',
+    'released',
     'learner',
     'agent',
     'schedules',

@@ -97,45 +97,25 @@ def test_ucb_bonus_takes_b_at_the_action_and_normalises_the_next_bonus():
     )
 
 
-def test_normalizer_batch_divides_each_chunk_by_the_moments_so_far():
-    q_values, next_q, actions = q_tables(70)
-    bonus = bonuses.UcbBonus(normalizer_batch=32, normalize_reward_bonus=True)
+TERMINALS = {  # Two heads, one action, so that B~ is half their difference: 1, 3, 100, 5.
+    'next_q': np.array([[0, 2], [0, 6], [0, 200], [0, 10]], np.float32)[..., None],
+    'discounts': np.array([0.9, 0.9, 0, 0.9], np.float32),
+}
+
+
+def bonus_of_terminals(bonus):
+    next_q, discounts = TERMINALS.values()
     compiled = tf.function(lambda *x: bonus(experience(*x)))
-    reward_bonus, next_bonus, _ = compiled(q_values, next_q, actions)
-    rows = np.arange(70)
-    raw_reward, raw_next = q_values.std(1)[rows, actions], next_q.std(1)
-    at_greedy = raw_next[rows[:, None], next_q.argmax(-1)]
-    for start, end in ((38, 70), (6, 38), (0, 6)):  # From the end of the episode.
-        np.testing.assert_allclose(
-            reward_bonus[start:end], raw_reward[start:end] / raw_reward[start:].std(), rtol=1e-4
-        )
-        np.testing.assert_allclose(
-            next_bonus[start:end], raw_next[start:end] / at_greedy[start:].std(), rtol=1e-4
-        )
+    _, next_bonus, means = compiled(next_q, next_q, np.zeros(4, np.int32), discounts)
+    np.testing.assert_allclose(means[1], 3, rtol=1e-6)
+    return next_bonus[:, 0]
 
 
-@pytest.mark.parametrize('normalizer_batch', [0, 2])
-def test_terminals_do_not_enter_the_moments_of_the_next_bonus(normalizer_batch):
-    """By hand: two heads, one action, so that B~ is half their difference: 1, 3, 100, 5."""
-    next_q = np.array([[0, 2], [0, 6], [0, 200], [0, 10]], np.float32)[..., None]
-    discounts = np.array([0.9, 0.9, 0, 0.9], np.float32)
-    std = np.std([1, 3, 5])
-    last_std = np.std([100, 5]) if normalizer_batch else None
-    for released in (False, True):
-        bonus = bonuses.UcbBonus(
-            prior_count=0.0, normalizer_batch=normalizer_batch, terminal_next_bonus=released
-        )
-        compiled = tf.function(lambda *x, bonus=bonus: bonus(experience(*x)))
-        _, next_bonus, means = compiled(next_q, next_q, np.zeros(4, np.int32), discounts)
-        if released:
-            std = np.std([1, 3, 100, 5])
-        assert float(bonus.next_bonus_std.count) == (8 if released else 6)  # Each once per head.
-        np.testing.assert_allclose(bonus.next_bonus_std.std, std, rtol=1e-12)
-        np.testing.assert_allclose(next_bonus[:2, 0], [1 / std, 3 / std], rtol=1e-6)
-        if normalizer_batch:  # The 5 alone has standard deviation 0, which divides by 1.
-            divisor = last_std if released else 1
-            np.testing.assert_allclose(next_bonus[3, 0], 5 / divisor, rtol=1e-6)
-        np.testing.assert_allclose(means[1], 3, rtol=1e-6)
+def test_terminals_do_not_enter_the_moments_of_the_next_bonus():
+    bonus, std = bonuses.UcbBonus(), np.std([1, 3, 5])
+    np.testing.assert_allclose(bonus_of_terminals(bonus), np.divide([1, 3, 100, 5], std), rtol=1e-6)
+    assert float(bonus.next_bonus_std.count) == 6  # Each once per head.
+    np.testing.assert_allclose(bonus.next_bonus_std.std, std, rtol=1e-12)
 
 
 def test_a_bonus_of_nothing_but_terminals_has_no_mean():
@@ -362,10 +342,6 @@ def test_rnd_convolves_over_images_only():
 
 
 def test_numbers_out_of_range_are_named():
-    with pytest.raises(ValueError, match='UcbBonus.normalizer_batch must be at least 0, got -1'):
-        bonuses.UcbBonus(normalizer_batch=-1)
-    with pytest.raises(ValueError, match='UcbBonus.prior_count must be at least 0, got -0.5'):
-        bonuses.UcbBonus(prior_count=-0.5)
     for wrong in (lambda q_values: q_values, lambda q_values: None, tf.nn.conv2d):
         with pytest.raises(ConfigError, match='UcbBonus.statistic must map'):
             bonuses.UcbBonus(statistic=wrong).build((), num_heads=2, num_actions=3, seed=0)
@@ -420,7 +396,7 @@ def test_updates_refuse_and_accept_rnd_by_whether_it_needs_whole_episodes(update
 @pytest.mark.parametrize(
     'update, bonus',
     [
-        (atari.EpisodicUpdate, lambda: bonuses.UcbBonus(normalize_reward_bonus=True)),
+        (atari.EpisodicUpdate, bonuses.UcbBonus),
         (atari.TransitionUpdate, bonuses.UcbBonus),
         (atari.EpisodicUpdate, lambda: small_rnd('returns')),
         (atari.EpisodicUpdate, lambda: small_rnd('bonuses', 'next_state')),

@@ -183,7 +183,7 @@ def test_a_file_trains_and_resumes_exactly(file, tmp_path):
     (task,) = [task for task in TASKS if task in file]
     settings = {**SHORT, **TASKS[task], **SHORTER.get(row_of(file), {})}
     entries = expected_of(row_of(file))
-    update = entries['Runner.update'].value.removeprefix('@')
+    update = entries['Runner.update'].value.removeprefix('@').removeprefix('Released')
     settings[f'{update}.batch_size'] = 16
     straight, resumed = tmp_path / 'straight', tmp_path / 'resumed'
     for base_dir in (straight, resumed):

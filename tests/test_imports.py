@@ -42,6 +42,7 @@ ORDER = (
     'config',
     'replay',
     'updates',
+    'released',
     'learner',
     'training',
     'training.system',

@@ -157,20 +157,14 @@ def test_capacity_counts_transitions_and_the_oldest_leave():
 
 
 def test_nothing_to_sample():
-    replay = make_replay(exclude_oldest_episodes=2, exclude_newest_episodes=1)
-    for number in range(3):
-        assert not replay.can_sample
-        with pytest.raises(EmptyReplayError, match=f'{number} complete episodes.*oldest 2.*newest'):
-            replay.sample_episode()
-        if not number:
-            with pytest.raises(EmptyReplayError):
-                replay.sample_transitions(1)
-        replay.add_episode(make_episode(number, 5))
-    replay.add_episode(make_episode(3, 5))
-    assert replay.can_sample and numbers_in(replay, 20) == {2}
-    for number in range(4, 20):
-        replay.add_episode(make_episode(number, 5))
-    assert numbers_in(replay) == set(range(2, 19))
+    replay = make_replay()
+    assert not replay.can_sample
+    with pytest.raises(EmptyReplayError, match='among the 0 complete episodes'):
+        replay.sample_episode()
+    with pytest.raises(EmptyReplayError):
+        replay.sample_transitions(1)
+    replay.add_episode(make_episode(0, 5))
+    assert replay.can_sample and replay.candidates == range(1)
 
 
 @pytest.mark.parametrize(
@@ -208,7 +202,7 @@ def test_an_episode_that_is_not_well_formed(change, message):
         ('capacity_transitions', 1e3),
         ('capacity_transitions', 0),
         ('history', 0),
-        ('exclude_newest_episodes', -1),
+        ('capacity_episodes', 0),
         ('observation_dtype', object),
     ],
 )
@@ -352,15 +346,18 @@ def test_a_cleared_replay_counts_on_from_where_it_is_told():
 
 
 class _Newest(EpisodeReplay):
-    """Draws the newest candidate and keeps a list of the episodes' lengths."""
+    """Draws the third newest episode and keeps a list of the episodes' lengths."""
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self.lengths, self.candidates = [], None
+        self.lengths = []
 
     def draw_episode(self, candidates):
-        self.candidates = candidates
         return candidates[-1]
+
+    @property
+    def candidates(self):
+        return range(1, self.num_episodes - 2)
 
     def append(self, frames, steps):
         super().append(frames, steps)
@@ -372,9 +369,7 @@ class _Newest(EpisodeReplay):
 
 
 def test_a_subclass_draws_episodes_and_hears_of_those_that_come_and_leave():
-    replay = _Newest(
-        FRAME, 50, 1, 0, np.int32, exclude_oldest_episodes=1, exclude_newest_episodes=2
-    )
+    replay = _Newest(FRAME, 50, 1, 0, np.int32)
     rng = np.random.default_rng(0)
     for number in range(40):
         replay.add_episode(make_episode(number, int(rng.integers(1, 12))))
@@ -382,7 +377,6 @@ def test_a_subclass_draws_episodes_and_hears_of_those_that_come_and_leave():
         assert replay.lengths == lengths
         if replay.can_sample:
             assert number_of(replay.sample_episode()) == number - 2
-            assert replay.candidates == range(1, replay.num_episodes - 2)
             wanted = lengths[-3] + 1  # One transition more than the newest candidate has.
             assert [number_of(e) for e in replay.sample_episodes(wanted)] == [number - 2] * 2
     assert number > replay.num_episodes
@@ -402,9 +396,3 @@ def test_an_episode_that_does_not_fit_ends_a_run_in_one_line():
     with pytest.raises(EpisodeTooLongError, match='11 transitions .*capacity_transitions = 10'):
         make_replay(capacity=10).add_episode(make_episode(0, 11))
     assert issubclass(EpisodeTooLongError, UserError)
-
-
-def test_exclusions_must_leave_an_episode():
-    with pytest.raises(ValueError, match='capacity_episodes = 8 leaves no episode to draw'):
-        make_replay(capacity_episodes=8, exclude_oldest_episodes=5, exclude_newest_episodes=3)
-    make_replay(capacity_episodes=9, exclude_oldest_episodes=5, exclude_newest_episodes=3)

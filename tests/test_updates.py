@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ob2i_tf import bonuses, networks, optimizers, targets, types, updates
+from ob2i_tf import bonuses, networks, optimizers, released, targets, types, updates
 from ob2i_tf.errors import ConfigError
 from ob2i_tf.learner import QLearner
 from ob2i_tf.replay import EpisodeReplay
@@ -118,128 +118,6 @@ def test_without_bonus_the_online_network_plays_no_part():
     again, _ = atari.EpisodicUpdate(replay, other, target_network).next_batch()
     np.testing.assert_array_equal(batch.targets, again.targets)
     assert report == {'bonus_mean': 0, 'next_bonus_mean': 0}
-
-
-class InTurn(EpisodeReplay):
-    """Draws one episode after another."""
-
-    drawn = 0
-
-    def draw_episode(self, candidates):
-        self.drawn += 1
-        return candidates[(self.drawn - 1) % len(candidates)]
-
-
-def two_episodes(lengths=(40, 41)):
-    """A replay that draws two truncated episodes in turn, two networks, and the episodes."""
-    _, network, target_network, _ = parts()
-    rng = np.random.default_rng(6)
-    episodes = [random_episode(rng, length, terminal=False) for length in lengths]
-    replay = InTurn((2, 2), 1000, history=HISTORY)
-    for episode in episodes:
-        replay.add_episode(episode)
-    return replay, network, target_network, episodes
-
-
-def test_tail_is_filled_from_another_episode():
-    replay, network, target_network, (episode, other) = two_episodes()
-    update = atari.EpisodicUpdate(replay, network, target_network, last_batch='other_episode')
-    y, its_y = (
-        expected_targets(e, network, target_network, beta=0.5, alpha_1=0, alpha_2=0)
-        for e in (episode, other)
-    )
-    batch, _ = update.next_batch()
-    np.testing.assert_array_equal(batch.observations, all_stacks(episode)[8:40])
-    np.testing.assert_allclose(batch.targets, y[8:], atol=1e-5)
-    batch, report = update.next_batch()  # 8 rows are left: 24 come from the end of the other one.
-    assert not report and update.state() == {}
-    np.testing.assert_array_equal(batch.weights, np.ones(32))
-    for rows, e, its in ((slice(0, 24), other, slice(17, 41)), (slice(24, 32), episode, slice(8))):
-        np.testing.assert_array_equal(batch.observations[rows], all_stacks(e)[its])
-        np.testing.assert_array_equal(batch.actions[rows], e.actions[its])
-    np.testing.assert_allclose(batch.targets[:24], its_y[17:], atol=1e-5)
-    np.testing.assert_allclose(batch.targets[24:], y[:8], atol=1e-5)
-
-
-def test_targets_of_a_tail_are_those_of_the_moment_the_episode_was_drawn():
-    replay, network, target_network, (_, other) = two_episodes()
-    update = atari.EpisodicUpdate(replay, network, target_network, last_batch='other_episode')
-    keywords = {'beta': 0.5, 'alpha_1': 0, 'alpha_2': 0}
-    y = expected_targets(other, network, target_network, **keywords)
-    update.next_batch()
-    networks.copy_variables(network, target_network)
-    assert np.abs(expected_targets(other, network, target_network, **keywords) - y).min() > 1e-4
-    np.testing.assert_allclose(update.next_batch()[0].targets[:24], y[17:], atol=1e-5)
-
-
-def test_rows_of_a_tail_are_in_the_moments_that_divide_its_batch():
-    replay, network, target_network, (episode, other) = two_episodes()
-    weights = {'beta': 0.7, 'alpha_1': 0.3, 'alpha_2': 0.2, 'greedy': 'initial'}
-    update = atari.EpisodicUpdate(
-        replay,
-        network,
-        target_network,
-        last_batch='other_episode',
-        **weights,
-        bonus=bonuses.UcbBonus(normalize_reward_bonus=True, normalizer_batch=32),
-    )
-    rows = [(other, np.arange(17, 41)), (episode, np.arange(40))]  # As they are consumed: 64.
-    q_values = [network(all_stacks(e)[t]).numpy() for e, t in rows]
-    next_q = [target_network(all_stacks(e)[t + 1]).numpy() for e, t in rows]
-    b = np.concatenate([q.std(1)[t - t[0], e.actions[t]] for q, (e, t) in zip(q_values, rows)])
-    at_greedy = np.concatenate([np.take_along_axis(q.std(1), q.argmax(-1), axis=1) for q in next_q])
-    divisors = [
-        np.where(np.arange(64) < 32, x.std(), x[32:].std()).astype(np.float32)
-        for x in (b, at_greedy)
-    ]
-    y = np.concatenate(
-        [
-            targets.backward_induction(
-                e.rewards[t],
-                e.discounts[t],
-                e.actions[t],
-                q,
-                (b / divisors[0])[its],
-                q.std(1) / divisors[1][its, None],
-                **weights,
-            )
-            for (e, t), q, its in zip(rows, next_q, (slice(24), slice(24, 64)))
-        ]
-    )
-    assert np.abs(divisors[0][0] / divisors[0][-1] - 1) > 0.05
-    for part in (slice(32, 64), slice(32)):
-        np.testing.assert_allclose(update.next_batch()[0].targets, y[part], atol=1e-5)
-
-
-def test_a_tail_that_is_short_of_rows_is_padded():
-    replay, network, target_network, (episode, other) = two_episodes((40, 5))
-    update = atari.EpisodicUpdate(replay, network, target_network, last_batch='other_episode')
-    assert update.next_batch()[0].weights.sum() == 32
-    batch, _ = update.next_batch()
-    np.testing.assert_array_equal(batch.weights, [1] * 13 + [0] * 3)
-    expected = np.concatenate([other.actions, episode.actions[:8]])
-    np.testing.assert_array_equal(batch.actions[:13], expected)
-
-
-def test_an_episode_of_whole_batches_has_no_tail():
-    replay, network, target_network, _ = two_episodes((64, 5))
-    update = atari.EpisodicUpdate(replay, network, target_network, last_batch='other_episode')
-    for _ in range(2):
-        batch, _ = update.next_batch()
-        np.testing.assert_array_equal(batch.weights, np.ones(32))
-    assert replay.drawn == 1
-
-
-def test_a_tail_changes_nothing_where_episodes_are_whole(caplog):
-    for batching, told, rows in (
-        ('pooled', True, 32),
-        ('episode', True, 75),
-        ('chunks', False, 32),
-    ):
-        caplog.clear()
-        update = atari.EpisodicUpdate(*parts()[:3], batching=batching, last_batch='other_episode')
-        assert ('EpisodicUpdate.last_batch' in caplog.text) == told
-        assert update.next_batch()[0].weights.sum() == rows
 
 
 def test_a_bonus_without_weights_and_weights_without_a_bonus_are_told(caplog):
@@ -372,12 +250,12 @@ def test_lengths_do_not_retrace():
     assert [f.experimental_get_tracing_count() for f in update.compiled_functions()] == [1]
 
 
-@pytest.mark.parametrize('last_batch', ['pad', 'other_episode'])
-def test_state_carries_on_in_the_middle_of_an_episode(last_batch):
+@pytest.mark.parametrize('kind', [updates.EpisodicUpdate, released.ReleasedEpisodicUpdate])
+def test_state_carries_on_in_the_middle_of_an_episode(kind):
     replay, network, target_network, _ = parts(num_episodes=5)
-    update = atari.EpisodicUpdate(replay, network, target_network, last_batch=last_batch)
+    make = functools.partial(kind, replay, network, target_network, **atari.EpisodicUpdate.keywords)
+    update, other = make(), make()
     update.next_batch()
-    other = atari.EpisodicUpdate(replay, network, target_network, last_batch=last_batch)
     other.set_state({name: array.copy() for name, array in update.state().items()})
     for _ in range(2):  # 75 transitions are three batches.
         for mine, its in zip(update.next_batch()[0], other.next_batch()[0]):
@@ -486,7 +364,7 @@ def test_reported_effects_of_a_bonus_against_numpy(update, normalize):
         target_network,
         alpha_1=0.3,
         alpha_2=0.7,
-        bonus=bonuses.UcbBonus(normalize_reward_bonus=normalize, normalize_next_bonus=normalize),
+        bonus=bonuses.UcbBonus(normalize_next_bonus=normalize),
     )
     batch, report = made.next_batch()
     assert set(report) == set(updates._MEANS + updates._BONUS_MEANS)
@@ -501,7 +379,6 @@ def test_reported_effects_of_a_bonus_against_numpy(update, normalize):
     next_bonus = next_q.std(1)
     assert report['next_bonus_mean'] == pytest.approx(next_bonus.mean(), rel=1e-5)
     if normalize:
-        reward_bonus = reward_bonus / reward_bonus.std()
         greedy = np.take_along_axis(next_bonus, next_q.argmax(-1), axis=1)
         next_bonus = next_bonus / greedy.std()
     optimistic = next_q + 0.7 * next_bonus[:, None]
@@ -620,8 +497,8 @@ def test_heads_converge_on_a_chain_to_the_values_by_hand(name):
 
 def test_unknown_choices_are_refused():
     replay, network, target_network, _ = parts()
-    with pytest.raises(ValueError, match="EpisodicUpdate.last_batch must be one of .*'none'"):
-        atari.EpisodicUpdate(replay, network, target_network, last_batch='none')
+    with pytest.raises(ValueError, match="EpisodicUpdate.batching must be one of .*'none'"):
+        atari.EpisodicUpdate(replay, network, target_network, batching='none')
     with pytest.raises(ValueError, match="EpisodicUpdate.greedy must be one of .*'max'"):
         atari.EpisodicUpdate(replay, network, target_network, greedy='max')
 
@@ -700,8 +577,10 @@ def test_a_transition_keeps_its_mask(tmp_path):
     masks = updates.bootstrap_masks(np.arange(70, 189), 4, 0.5, 8)
     stacks = np.concatenate([all_stacks(episode)[:-1] for episode in episodes[2:]])
     assert seen == {x.tobytes(): tuple(mask) for x, mask in zip(stacks, masks.tolist())}
-    episodic = atari.EpisodicUpdate(replay, *pair, last_batch='other_episode', **keywords)
-    assert masks_seen(episodic) == seen
+    filled_up = released.ReleasedEpisodicUpdate(
+        replay, *pair, **atari.EpisodicUpdate.keywords, **keywords
+    )
+    assert masks_seen(filled_up) == seen
     fresh = EpisodeReplay((2, 2), 120, history=HISTORY, seed=77)
     EpisodeFiles(tmp_path, fresh).load(EpisodeFiles(tmp_path, replay).save())
     again = atari.EpisodicUpdate(fresh, *pair, **keywords)
@@ -922,15 +801,18 @@ def test_networks_draw_noise_apart():
 
 @pytest.mark.parametrize('length', [5, 64, 75])
 @pytest.mark.parametrize(
-    'update, normalizer_batch',
+    'update, bonus',
     [
-        (atari.EpisodicUpdate, 0),
-        (atari.TransitionUpdate, 0),
-        (atari.TransitionUpdate, 10),
-        (functools.partial(atari.EpisodicUpdate, last_batch='other_episode'), 32),
+        (atari.EpisodicUpdate, bonuses.UcbBonus),
+        (atari.EpisodicUpdate, released.ReleasedUcbBonus),
+        (atari.TransitionUpdate, bonuses.UcbBonus),
+        (
+            atari.TransitionUpdate,
+            functools.partial(released.ReleasedUcbBonus, normalizer_batch=10),
+        ),
     ],
 )
-def test_xla_computes_the_same_targets(update, normalizer_batch, length):
+def test_xla_computes_the_same_targets(update, bonus, length):
     batches = []
     for xla in (False, True):
         replay, network, target_network, _ = parts(length=length)
@@ -941,7 +823,7 @@ def test_xla_computes_the_same_targets(update, normalizer_batch, length):
             xla=xla,
             alpha_1=0.3,
             alpha_2=0.2,
-            bonus=bonuses.UcbBonus(normalizer_batch=normalizer_batch),
+            bonus=bonus(),
         )
         batches.append(made.next_batch()[0])
     plain, compiled = batches

@@ -53,8 +53,9 @@ def test_episodes_are_drawn_as_often_as_their_priorities_say(alpha):
     assert (chi_square(found, np.full(5, 0.2)) > 200) == (alpha > 0)
 
 
-def test_excluded_episodes_are_not_drawn():
-    replay = filled(exclude_oldest_episodes=1, exclude_newest_episodes=2, alpha=1.0)
+def test_only_candidates_are_drawn(monkeypatch):
+    monkeypatch.setattr(PrioritizedEpisodeReplay, 'candidates', range(1, 3))
+    replay = filled(alpha=1.0)
     for number, error in enumerate([9, 1, 3, 9, 9]):
         learn(replay, error, number)
     found = counts(replay)
