@@ -64,7 +64,7 @@ class Experience(NamedTuple):
       actions: [n] int32.
       discounts: [n] float32; where one is 0, the target does not read B~.
       next_q: [n, K, A], the target network at the next observations.
-      next_actions: [n, K] int32, a', the actions that the targets bootstrap from.
+      next_actions: [n, K] int32, a' as the update chose it, before any backward induction.
       q_values: () -> [n, K, A], the online network at the observations; calling it costs a
         separate pass.
     """

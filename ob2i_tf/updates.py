@@ -169,7 +169,8 @@ class EnsembleUpdate(Update):
 
     def _build_bonus(self):
         """Builds the bonus and traces it; warns of bindings that change nothing."""
-        if self.bonus is None:
+        bonus = self.bonus
+        if bonus is None:
             if self.alpha_1 or self.alpha_2:
                 logging.warning('alpha_1 and alpha_2 change nothing: there is no bonus.')
             return
@@ -177,11 +178,11 @@ class EnsembleUpdate(Update):
             logging.warning('The bonus changes nothing: alpha_1 and alpha_2 are 0.')
         frame_shape, frame_dtype = self.replay.observation_shape, self.replay.observation_dtype
         heads, num_actions = self.network.num_heads, self.network.num_actions
-        self.bonus.build(frame_shape, heads, num_actions, self.seed)
+        bonus.build(frame_shape, heads, num_actions, self.seed)
         rows, q_values = tf.TensorSpec([None], tf.int32), (None, heads, num_actions)
         check_traced(
             f'{type(self).__name__}.bonus',
-            lambda *parts: self.bonus(types.Experience(*parts[:-1], lambda: parts[-1])),
+            lambda *parts: bonus(types.Experience._make((*parts[:-1], lambda: parts[-1]))),
             (
                 tf.TensorSpec((None, *frame_shape), frame_dtype),
                 rows,
@@ -599,8 +600,8 @@ def _report(means):
 def tail(episode: types.Episode, at_most: int) -> types.Episode:
     """The last `at_most` transitions of an episode; their targets depend on no earlier ones."""
     start = max(0, len(episode.actions) - at_most)
-    kept = np.concatenate([episode.context, episode.observations])[start:]
-    context = len(episode.context)
+    all_frames = np.concatenate([episode.context, episode.observations])
+    context, kept = len(all_frames) - len(episode.observations), all_frames[start:]
     return types.Episode(
         kept[context:],
         episode.actions[start:],
