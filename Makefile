@@ -45,7 +45,7 @@ bench: $(VENV)/installed-test
 
 docs: $(VENV)/installed-test $(DOCS)/installed
 	$(BIN)/python docs/tools/configuration.py build/docs
-	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict $(ARGS)
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict
 
 $(VENV)/created:
 	@$(or $(PYTHON),false) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] < (3, 12))' \
