@@ -1,9 +1,11 @@
+# make install set up .venv once, with all extras except CUDA
 # make train   set up .venv once, then train by the paper's protocol (run it again to resume)
 # make test    set up and run the tests
 # make check   set up, and check format, lint and types
 # make mutants set up, change the code in 60 places, one at a time, and see whether the tests notice
 # make golden  set up, and compare small runs with those of the commit REF, byte for byte
 # make bench   set up and run the benchmarks
+# make docs    set up and build the documentation into site/
 # ARGS passes further flags, PYTHON chooses the interpreter, VENV the environment's folder.
 
 PYTHON ?= $(firstword $(shell for p in python3.11 python3.10 python3 python; do \
@@ -14,9 +16,12 @@ ARGS ?=
 TEST_EXTRAS ?= test,maze,deepsea,analysis,sweep
 BIN := $(VENV)/bin
 CHECK := $(VENV)/check
+DOCS := $(VENV)/docs
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
 
-.PHONY: train test check mutants golden bench clean
+.PHONY: install train test check mutants golden bench docs clean
+
+install: $(VENV)/installed-test
 
 train: $(VENV)/installed
 	$(BIN)/python run_experiment.py --gin_files=ob2i_atari.gin $(ARGS)
@@ -38,6 +43,10 @@ golden: $(VENV)/installed-test
 bench: $(VENV)/installed-test
 	$(BIN)/python -m benchmarks $(ARGS)
 
+docs: $(VENV)/installed-test $(DOCS)/installed
+	$(BIN)/python docs/tools/configuration.py build/docs
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict
+
 $(VENV)/created:
 	@$(or $(PYTHON),false) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] < (3, 12))' \
 	  || { echo 'error: ob2i_tf needs Python 3.10 or 3.11, and none was found (PYTHON="$(PYTHON)"):' \
@@ -58,5 +67,10 @@ $(CHECK)/installed: $(VENV)/created requirements-check.txt
 	$(CHECK)/bin/python -m pip install --disable-pip-version-check --quiet -r requirements-check.txt
 	@touch $@
 
+$(DOCS)/installed: $(VENV)/created docs/requirements.txt
+	$(BIN)/python -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install --disable-pip-version-check --quiet -r docs/requirements.txt
+	@touch $@
+
 clean:
-	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,18 +1,10 @@
 """What CONTRIBUTING.md shows works as it stands there."""
 
-from pathlib import Path
-
 import pytest
 
-from tests.test_readme import code_blocks, train
+from tests.markdown import SHORT, code_blocks, read, train
 
-TEXT = (Path(__file__).resolve().parents[1] / 'CONTRIBUTING.md').read_text()
-SHORT = {
-    'Runner.num_iterations': 2,
-    'Runner.training_steps': 80,
-    'EpisodeReplay.capacity_transitions': 200,
-    'Agent.learning_starts': 40,
-}
+TEXT = read('CONTRIBUTING.md')
 
 
 @pytest.mark.parametrize('with_update', [False, True])  # An update takes the place of its bonus.
