@@ -16,7 +16,7 @@ import pytest
 from ob2i_tf import config, environments
 from ob2i_tf.config import checking, renamed, values
 from ob2i_tf.errors import ConfigError
-from ob2i_tf.parameters import AtLeast, Selects, Within
+from ob2i_tf.parameters import AtLeast, Selects, Within, checked
 from tests.processes import start
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -518,3 +518,59 @@ def test_bindings_of_a_base_class_reach_its_subclass():
 
     load('Trial.update = @DerivedTrial', 'Early.beta = 0.25', 'DerivedTrial.extra = 2')
     assert 'Early.beta = 0.25' in resolved() and 'DerivedTrial.extra = 2' in resolved()
+
+
+@gin.configurable(module='config_test', denylist=['network'])
+class Demanding:
+    """Its parameters are checked, so that gin sees what must be bound."""
+
+    @checked
+    def __init__(self, network, size: int = gin.REQUIRED, decay: float = 0.5, seed: int = 0):
+        self.size, self.decay = size, decay
+
+
+@gin.configurable(module='config_test', denylist=['seed'])
+class Heir(Demanding):
+    pass
+
+
+@gin.configurable(module='config_test')
+class HeirOfHeir(Heir):
+    pass
+
+
+def test_a_binding_of_a_base_class_is_one_of_a_subclass_without_a_constructor():
+    load('Trial.update = @HeirOfHeir', 'Demanding.size = 3', 'Heir.decay = 0.25')
+    made = HeirOfHeir(None)
+    assert (made.size, made.decay) == (3, 0.25)
+    text = resolved()
+    assert 'HeirOfHeir.decay = 0.25\nHeirOfHeir.size = 3\n\n' in text
+    assert '\nHeir.' not in text and 'Demanding' not in text
+    load(text)
+    assert resolved() == text
+    made = HeirOfHeir(None)
+    assert (made.size, made.decay) == (3, 0.25)
+
+
+def test_what_a_subclass_binds_itself_wins():
+    load(
+        'Trial.update = @a/Heir', 'Heir.size = 3', 'Demanding.size = 2', 'a/Demanding.decay = 0.75'
+    )
+    with gin.config_scope('a'):
+        made = Heir(None)
+    assert (made.size, made.decay) == (3, 0.75)
+    text = resolved()
+    load(text)
+    assert resolved() == text and 'a/Heir.decay = 0.75\na/Heir.size = 3\n' in text
+
+
+def test_errors_of_bindings_that_a_subclass_inherits():
+    with pytest.raises(ConfigError, match='^Heir.size must be bound$'):
+        load('Trial.update = @Heir')
+    with pytest.raises(ConfigError, match="Demanding.size: expected int, got '3'"):
+        load('Trial.update = @Heir', "Demanding.size = '3'")
+    with pytest.raises(ConfigError, match='nothing in this run uses Heir'):
+        load('Trial.update = @Demanding', 'Demanding.size = 3', 'Heir.size = 4')
+    for name in ('HeirOfHeir.seed', 'Heir.seed', 'Heir.network'):
+        with pytest.raises(ConfigError, match=f'{name}: cannot be bound'):
+            load('Trial.update = @HeirOfHeir', 'Demanding.size = 3', f'{name} = 1')

@@ -614,22 +614,74 @@ def test_a_part_that_is_none_is_named(tmp_path, name, value, what):
     assert not (tmp_path / 'run').exists()
 
 
+def run_own(folder, module, file, base_dir, status=0, files='own.gin', **settings):
+    """Trains own.gin, which imports own.py; returns what it printed."""
+    (folder / 'own.py').write_text(module)
+    (folder / 'own.gin').write_text(f"import own\ninclude 'ob2i_deep_sea.gin'\n{file}\n")
+    settings = {'Runner__num_iterations': 1, 'Runner__training_steps': 60, **settings}
+    bindings = [f'{name.replace("__", ".")} = {value}' for name, value in settings.items()]
+    argv = ['run', f'--gin_files={files}', f'--base_dir={base_dir}']
+    argv += [f'--gin_bindings={binding}' for binding in bindings]
+    process = start(argv, output=folder / 'stderr', cwd=folder)
+    process.join()
+    printed = (folder / 'stderr').read_text()
+    assert process.exitcode == status, printed
+    return printed
+
+
 def test_an_agent_that_passes_its_arguments_on_trains(tmp_path):
     """gin sees no `epsilon` in its signature; the schedule is that of its base class."""
-    (tmp_path / 'own_agent.py').write_text(
+    run_own(
+        tmp_path,
         'import gin\n'
         'from ob2i_tf.agent import Agent\n\n\n'
         '@gin.configurable\n'
         'class OwnAgent(Agent):\n'
         '    def __init__(self, *args, **kwargs):\n'
-        '        super().__init__(*args, **kwargs)\n'
+        '        super().__init__(*args, **kwargs)\n',
+        'Runner.agent = @OwnAgent',
+        tmp_path / 'run',
     )
-    (tmp_path / 'own.gin').write_text(
-        "import own_agent\ninclude 'ob2i_deep_sea.gin'\nRunner.agent = @OwnAgent\n"
+
+
+PARTS = """
+import gin
+from ob2i_tf import agent, learner, posteriors, replay, updates
+
+for part in (
+    agent.Agent,
+    learner.QLearner,
+    posteriors.EnsemblePosterior,
+    replay.EpisodeReplay,
+    updates.EpisodicUpdate,
+):
+    name = f'My{part.__name__}'
+    globals()[name] = gin.configurable(name, module='own')(type(name, (part,), {}))
+"""
+
+
+def test_subclasses_without_a_constructor_take_the_bindings_of_their_base_classes(tmp_path):
+    """The run is that of the base classes, and of its own config.gin."""
+    own = (
+        'Runner.agent = @MyAgent',
+        'Runner.learner = @MyQLearner',
+        'Runner.posterior = @MyEnsemblePosterior',
+        'Runner.replay = @MyEpisodeReplay',
+        'Runner.update = @MyEpisodicUpdate',
+        'Agent.discount = 0.5',
+        'Agent.learning_starts = 20',
+        'QLearner.loss = @huber',
+        'EpisodeReplay.capacity_transitions = 45',
+        'EpisodicUpdate.beta = 0.25',
     )
-    bindings = ('Runner.num_iterations = 1', 'Runner.training_steps = 60')
-    argv = ['run_experiment.py', '--gin_files=own.gin', f'--base_dir={tmp_path / "run"}']
-    argv += [f'--gin_bindings={binding}' for binding in bindings]
-    process = start(argv, output=tmp_path / 'stderr', cwd=tmp_path)
-    process.join()
-    assert process.exitcode == 0, (tmp_path / 'stderr').read_text()
+    bases = [line for line in own if '@My' not in line]
+    folders = [tmp_path / name for name in ('bases', 'own', 'again')]
+    run_own(tmp_path, PARTS, '\n'.join(bases), folders[0])
+    run_own(tmp_path, PARTS, '\n'.join(own), folders[1])
+    text = (folders[1] / 'config.gin').read_text()
+    assert 'MyAgent.discount = 0.5' in text and 'MyEpisodeReplay.capacity_transitions = 45' in text
+    assert not re.search(r'^(Agent|QLearner|EpisodeReplay|EpisodicUpdate)\.', text, re.M)
+    run_own(tmp_path, PARTS, '', folders[2], files=folders[1] / 'config.gin')
+    assert all_rows(folders[0]) == all_rows(folders[1]) == all_rows(folders[2])
+    assert (folders[2] / 'config.gin').read_text() == text
+    assert int(rows(folders[0], 'train')[-1].split(',')[3]) > 0
