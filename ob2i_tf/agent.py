@@ -123,6 +123,16 @@ class Agent:
     def _scheduled_epsilon(self):
         return _scheduled(self._epsilon, self.agent_steps)
 
+    def check_schedule(self, agent_steps: int) -> None:
+        """Evaluates epsilon over a run of `agent_steps` at up to _SCHEDULE_POINTS points.
+
+        Raises:
+          ConfigError: The schedule fails, or a value is not a number in 0..1.
+        """
+        last = _SCHEDULE_POINTS - 1
+        for step in sorted({agent_steps * point // last for point in range(_SCHEDULE_POINTS)}):
+            _scheduled(self._epsilon, step)
+
     @property
     def heads(self) -> np.ndarray:
         """[num_envs] int32, the head that each environment follows."""
@@ -250,21 +260,6 @@ class Agent:
         self._heads = np.array(state['heads'], np.int32)
         self._rng.bit_generator.state = state['rng']
         self._postponed = state['postponed']
-
-
-def check_schedule(epsilon: Callable, agent_steps: int) -> None:
-    """Evaluates a schedule over a complete run, at up to _SCHEDULE_POINTS points.
-
-    Args:
-      epsilon: Maps agent steps to epsilon.
-      agent_steps: Length of the run.
-
-    Raises:
-      ConfigError: The schedule fails, or a value is not a number in 0..1.
-    """
-    last = _SCHEDULE_POINTS - 1
-    for step in sorted({agent_steps * point // last for point in range(_SCHEDULE_POINTS)}):
-        _scheduled(epsilon, step)
 
 
 def _scheduled(epsilon, agent_steps):

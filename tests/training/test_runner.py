@@ -14,10 +14,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from ob2i_tf.agent import Agent
-from ob2i_tf.training import build, checkpoints, loop, run_folder
+from ob2i_tf.training import build, checkpoints, loop, run_folder, run_state
 from ob2i_tf.training.run_folder import COLUMNS
 from tests.processes import start
 
@@ -568,6 +569,18 @@ def test_nan_stops_the_run_and_keeps_the_last_good_checkpoint(straight, tmp_path
     assert kept.name == '000000000120' and not checkpoints.find_damage(kept)
 
 
+def _check_with_too_little_memory():
+    run_state.check_finite = lambda when, **modules: tf.zeros(10**15)
+
+
+def test_lack_of_memory_where_nan_is_looked_for_is_no_error_of_the_disk(tmp_path):
+    before, output = (_check_with_too_little_memory,), tmp_path / 'stderr'
+    process = start(arguments(tmp_path / 'run', Runner__num_iterations=1), output, before=before)
+    process.join()
+    last = output.read_text().splitlines()[-1]
+    assert process.exitcode == 1 and last.startswith('error: out of memory with '), last
+
+
 def test_scores_are_raw_and_returns_are_clipped(tmp_path):
     run(
         tmp_path / 'run',
@@ -642,6 +655,38 @@ def test_an_agent_that_passes_its_arguments_on_trains(tmp_path):
         'Runner.agent = @OwnAgent',
         tmp_path / 'run',
     )
+
+
+SCHEDULES = """
+import gin
+import tensorflow as tf
+
+
+@gin.configurable
+def after_set_up(agent_steps):
+    if tf.config.experimental.tensor_float_32_execution_enabled():  # As TensorFlow starts.
+        raise RuntimeError('devices are not set up')
+    return float(tf.minimum(1.0, 0.1))
+
+
+@gin.configurable
+def above_one_in_the_end(agent_steps):
+    return agent_steps / 59
+"""
+
+
+def test_a_schedule_is_checked_after_devices_are_set_up_and_before_anything_is_written(tmp_path):
+    """A GPU can no longer be set up once TensorFlow has computed anything."""
+    run_own(tmp_path, SCHEDULES, 'Agent.epsilon = @after_set_up', tmp_path / 'run')
+    base_dir = tmp_path / 'wrong'
+    settings = {'status': 2, 'Agent__epsilon': '@above_one_in_the_end'}
+    last = run_own(tmp_path, SCHEDULES, '', base_dir, **settings).splitlines()[-1]
+    assert last.startswith('error: Agent.epsilon must map agent steps to a number in 0..1')
+    assert last.endswith('at 60') and not base_dir.exists()
+    agent = '@gin.configurable\nclass Mine(Agent):\n    pass\n'
+    module = f'from ob2i_tf.agent import Agent\n{SCHEDULES}\n\n{agent}'
+    file = 'Runner.agent = @Mine\nMine.epsilon = @above_one_in_the_end'
+    assert run_own(tmp_path, module, file, base_dir, status=2).splitlines()[-1] == last
 
 
 PARTS = """
