@@ -17,7 +17,7 @@ from ob2i_tf import acting, bonuses, networks, targets
 
 
 @gin.configurable(denylist=['seed', 'prior_seed'])
-class QuantileQNetwork(tf.keras.Model):
+class QuantileQNetwork(networks.QNetwork):
     """K heads of N quantiles: [B, *stack] -> [B, K N, A].
 
     A prior (`MultiHeadQNetwork.prior_scale`) is different for each quantile.
@@ -46,10 +46,6 @@ class QuantileQNetwork(tf.keras.Model):
     def call(self, observations, seed=None):
         outputs = self.outputs_of(observations, seed)  # [B, K, N A]
         return tf.reshape(outputs, (-1, self.num_heads, self.num_actions))
-
-    @property
-    def variable_groups(self):
-        return self.outputs_of.variable_groups
 
 
 def head_means(q_values, num_quantiles):

@@ -7,7 +7,7 @@ import gin
 import numpy as np
 import tensorflow as tf
 
-from ob2i_tf import posteriors, types
+from ob2i_tf import networks, posteriors, types
 from ob2i_tf.errors import ConfigError
 from ob2i_tf.linear import lsvi
 from ob2i_tf.parameters import Above, AtLeast, checked
@@ -17,7 +17,7 @@ _COLUMNS = ('phi', 'actions', 'rewards')
 
 @gin.configurable(denylist=['seed', 'prior_seed'])
 @checked
-class LinearQNetwork(tf.keras.Model):
+class LinearQNetwork(networks.QNetwork):
     """K heads that are linear in the features of state-action pairs: [B, A, D] -> [B, K, A].
 
     Args:
@@ -27,8 +27,6 @@ class LinearQNetwork(tf.keras.Model):
       seed: Seed of the weights.
       prior_seed: Unused.
     """
-
-    trains_output = True
 
     def __init__(
         self,
@@ -53,15 +51,6 @@ class LinearQNetwork(tf.keras.Model):
         del seed
         values = tf.matmul(tf.cast(observations, tf.float32), self.kernel, transpose_b=True)
         return tf.transpose(values, (0, 2, 1))
-
-    def followed_head(
-        self, observations: Any, heads: Any, seed: Any = None
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        return self(observations, seed), heads
-
-    @property
-    def variable_groups(self) -> list[list[tf.Variable]]:
-        return [self.trainable_variables]
 
 
 @gin.configurable(denylist=['seed'])
