@@ -51,9 +51,18 @@ def restore(directory: str | Path, allow_imports: Iterable[str] = ()) -> Trained
     bound = config.bound(Runner)
     system.set_up(bound['tf32'])
     with config.construction_errors():
-        environment = build.inspect_environment(bound['environment'])
-        pair = [build.build_network(bound['network'], environment) for _ in range(2)]
-        posterior = bound['posterior'](*pair, None, bound['num_envs'], 0)
+        facts = build.inspect_environment(bound['environment'])
+        pair = build.build_networks(bound['network'], facts, bound['seed'])
+        posterior = build.build_posterior(
+            bound['posterior'], facts, pair, None, bound['num_envs'], bound['seed']
+        )
+        policy = acting.Policy(
+            posterior,
+            bound['evaluation_preferences'],
+            bound['evaluation_tie_break'],
+            bound['evaluation_belief'],
+            name='Runner.evaluation_preferences',
+        )
     agent_steps: list[int] = []
 
     def read(checkpoint: Path) -> None:
@@ -67,12 +76,6 @@ def restore(directory: str | Path, allow_imports: Iterable[str] = ()) -> Trained
     checkpoints.read_newest(folder.checkpoints, read)
     if not agent_steps:
         raise CheckpointError(f'no checkpoint in {folder.checkpoints}')
-    policy = acting.Policy(
-        posterior,
-        bound['evaluation_preferences'],
-        bound['evaluation_tie_break'],
-        bound['evaluation_belief'],
-    )
     return TrainedAgent(
         posterior, policy, bound['evaluation_epsilon'], agent_steps[-1], bound['environment']
     )
