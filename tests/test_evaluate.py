@@ -139,6 +139,82 @@ def test_lsvi_plays_by_its_regression(tmp_path):
     assert sum(float(row['score']) for row in rows) / 50 > 1.8
 
 
+OWN = """
+import gin
+import tensorflow as tf
+
+from ob2i_tf import networks, posteriors
+from ob2i_tf.environments.deep_sea import make_deep_sea
+
+
+@gin.configurable
+def own_sea(num_envs, seed):
+    return make_deep_sea('DeepSea', num_envs, seed, size=3)
+
+
+@gin.configurable(denylist=['seed', 'prior_seed'])
+class OwnQNetwork(networks.QNetwork):
+    def __init__(self, num_actions, seed, prior_seed, num_heads: int = 2):
+        super().__init__()
+        self.num_actions, self.num_heads = num_actions, num_heads
+        self.dense = tf.keras.layers.Dense(num_heads * num_actions)
+
+    def call(self, observations, seed=None):
+        flat = tf.reshape(tf.cast(observations, tf.float32) / 255, (-1, 9))
+        return tf.reshape(self.dense(flat), (-1, self.num_heads, self.num_actions))
+
+
+@gin.configurable(denylist=['seed'])
+class NanPosterior(posteriors.Posterior):
+    def mean(self, observations):
+        return float('nan') * self.network(observations)
+"""
+
+
+def train_own(folder, name, monkeypatch, *bindings):
+    (folder / 'own.py').write_text(OWN)
+    monkeypatch.syspath_prepend(folder)
+    bindings = (
+        'import own',
+        'Runner.environment = @own_sea',
+        'Runner.network = @OwnQNetwork',
+        'Runner.num_iterations = 1',
+        'Runner.training_steps = 30',
+        'Agent.learning_starts = 9',
+        'Agent.train_period = 3',
+        *bindings,
+    )
+    argv = ['run_experiment.py', '--gin_files=bebu_deep_sea.gin', f'--base_dir={folder}/{name}']
+    assert not main.main([*argv, *(f'--gin_bindings={binding}' for binding in bindings)])
+
+
+def test_parts_of_ones_own_that_give_the_least_play_too(tmp_path, monkeypatch):
+    """Factories get the arguments that they get in a run; the network has the default methods."""
+    train_own(tmp_path, 'run', monkeypatch)
+    (row,) = rows_of(tmp_path / 'run' / 'train.csv')
+    assert int(row['learner_steps']) == 7 and float(row['loss']) > 0
+    out = tmp_path / 'games.csv'
+    command = [f'{tmp_path}/run', '--games=2', f'--out={out}', '--allow_imports=own']
+    assert evaluate.main([*command, '--preferences=vote,head,mean']) == 0
+    assert [row['length'] for row in rows_of(out)] == ['3'] * 6
+
+
+def test_a_run_whose_games_cannot_be_played_does_not_keep_others_from_it(
+    runs, tmp_path, monkeypatch, capsys
+):
+    bindings = ('Runner.posterior = @NanPosterior', 'Runner.evaluation_steps = 0')
+    train_own(tmp_path, 'nan', monkeypatch, *bindings)
+    capsys.readouterr()
+    out = tmp_path / 'games.csv'
+    command = [f'{tmp_path}/nan', str(runs / 'seed0'), '--games=1', f'--out={out}']
+    assert (
+        evaluate.main([*command, '--preferences=mean', '--epsilon=0', '--allow_imports=own']) == 1
+    )
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f'error: {tmp_path}/nan: preferences of actions are NaN')
+    assert [row['run'] for row in rows_of(out)] == [str(runs / 'seed0')]
+
+
 def test_a_negative_seed_is_refused(tmp_path, capsys):
     with pytest.raises(SystemExit) as stopped:
         evaluate.main([str(tmp_path), '--seed=-1', f'--out={tmp_path}/games.csv'])
