@@ -6,6 +6,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from ob2i_tf import evaluate
+from ob2i_tf.analysis import episode
 from ob2i_tf.training import main
 
 BINDINGS = (
@@ -171,9 +172,11 @@ class NanPosterior(posteriors.Posterior):
 """
 
 
-def train_own(folder, name, monkeypatch, *bindings):
+def train_own(folder, monkeypatch, *bindings):
+    """Trains in the run folder that is the default; returns it."""
     (folder / 'own.py').write_text(OWN)
     monkeypatch.syspath_prepend(folder)
+    monkeypatch.chdir(folder)
     bindings = (
         'import own',
         'Runner.environment = @own_sea',
@@ -184,34 +187,36 @@ def train_own(folder, name, monkeypatch, *bindings):
         'Agent.train_period = 3',
         *bindings,
     )
-    argv = ['run_experiment.py', '--gin_files=bebu_deep_sea.gin', f'--base_dir={folder}/{name}']
+    argv = ['run_experiment.py', '--gin_files=bebu_deep_sea.gin']
     assert not main.main([*argv, *(f'--gin_bindings={binding}' for binding in bindings)])
+    return folder / 'runs' / 'bebu_deep_sea' / 'own_sea' / 'seed0'
 
 
 def test_parts_of_ones_own_that_give_the_least_play_too(tmp_path, monkeypatch):
     """Factories get the arguments that they get in a run; the network has the default methods."""
-    train_own(tmp_path, 'run', monkeypatch)
-    (row,) = rows_of(tmp_path / 'run' / 'train.csv')
+    run = train_own(tmp_path, monkeypatch)
+    (row,) = rows_of(run / 'train.csv')
     assert int(row['learner_steps']) == 7 and float(row['loss']) > 0
     out = tmp_path / 'games.csv'
-    command = [f'{tmp_path}/run', '--games=2', f'--out={out}', '--allow_imports=own']
+    command = [str(run), '--games=2', f'--out={out}', '--allow_imports=own']
     assert evaluate.main([*command, '--preferences=vote,head,mean']) == 0
     assert [row['length'] for row in rows_of(out)] == ['3'] * 6
+    assert episode.record(run, allow_imports=['own']).title.startswith('own_sea, ')
 
 
 def test_a_run_whose_games_cannot_be_played_does_not_keep_others_from_it(
     runs, tmp_path, monkeypatch, capsys
 ):
     bindings = ('Runner.posterior = @NanPosterior', 'Runner.evaluation_steps = 0')
-    train_own(tmp_path, 'nan', monkeypatch, *bindings)
+    nan = train_own(tmp_path, monkeypatch, *bindings)
     capsys.readouterr()
     out = tmp_path / 'games.csv'
-    command = [f'{tmp_path}/nan', str(runs / 'seed0'), '--games=1', f'--out={out}']
+    command = [str(nan), str(runs / 'seed0'), '--games=1', f'--out={out}']
     assert (
         evaluate.main([*command, '--preferences=mean', '--epsilon=0', '--allow_imports=own']) == 1
     )
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f'error: {tmp_path}/nan: preferences of actions are NaN')
+    assert line.startswith(f'error: {nan}: preferences of actions are NaN')
     assert [row['run'] for row in rows_of(out)] == [str(runs / 'seed0')]
 
 

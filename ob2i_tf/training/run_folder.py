@@ -13,6 +13,7 @@ import platform
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -182,6 +183,22 @@ class RunFolder:
         while rows and not _reached(rows[-1], saved):  # The row comes before the checkpoint.
             rows.pop()
         return len(rows)
+
+
+def task_name(value: Callable[[str], Any]) -> str | None:
+    """The task of a run in paths and reports.
+
+    Args:
+      value: Maps 'Name.parameter' to its value in the configuration, such as `config.value`.
+
+    Returns:
+      The name of the environment, or of the function that a user bound to Runner.environment; None
+      if the configuration has neither.
+    """
+    maker = str(value('Runner.environment') or '@make_environment').strip('@()')
+    maker = maker.rpartition('/')[2].rpartition('.')[2]  # Without scopes and modules.
+    name = value('make_environment.name') if maker == 'make_environment' else maker
+    return None if name is None else str(name)
 
 
 def find_runs(path: str | Path, damaged: bool = False) -> list[Path]:

@@ -6,7 +6,7 @@ import pytest
 
 from ob2i_tf import evaluate
 from ob2i_tf.analysis import load
-from ob2i_tf.training.run_folder import RunFolder, find_runs
+from ob2i_tf.training.run_folder import RunFolder, find_runs, task_name
 from tests.analysis.folders import write_run
 
 
@@ -60,3 +60,17 @@ def test_all_that_read_run_folders_find_them_once(tmp_path):
     assert evaluate.run_folders([runs, away, tmp_path]) == [away]
     (run,), problems = load.load([runs, tmp_path])
     assert run.path.resolve() == away and not problems
+
+
+@pytest.mark.parametrize(
+    'bindings, task',
+    [
+        ({'make_environment.name': 'Pong'}, 'Pong'),
+        ({'Runner.environment': '@make_environment', 'make_environment.name': 'Pong'}, 'Pong'),
+        ({'Runner.environment': '@own.make_sea', 'make_environment.name': 'Pong'}, 'make_sea'),
+        ({'Runner.environment': '@scope/make_sea'}, 'make_sea'),
+        ({}, None),
+    ],
+)
+def test_a_task_is_the_environment_or_the_function_that_makes_it(bindings, task):
+    assert task_name(bindings.get) == task
