@@ -63,19 +63,20 @@ def restore(directory: str | Path, allow_imports: Iterable[str] = ()) -> Trained
             bound['evaluation_belief'],
             name='Runner.evaluation_preferences',
         )
-    agent_steps: list[int] = []
+        agent_steps: list[int] = []
 
-    def read(checkpoint: Path) -> None:
-        state = checkpoints.read_state(checkpoint)
-        status = checkpoints.read_variables(checkpoint, tf.train.Checkpoint(posterior=posterior))
-        status.assert_existing_objects_matched().expect_partial()
-        arrays = checkpoints.read_arrays(checkpoint)
-        posterior.set_state(checkpoints.arrays_of('posterior', arrays))
-        agent_steps.append(state['agent']['agent_steps'])
+        def read(checkpoint: Path) -> None:
+            state = checkpoints.read_state(checkpoint)
+            variables = tf.train.Checkpoint(posterior=posterior)
+            status = checkpoints.read_variables(checkpoint, variables)
+            status.assert_existing_objects_matched().expect_partial()
+            arrays = checkpoints.read_arrays(checkpoint)
+            posterior.set_state(checkpoints.arrays_of('posterior', arrays))
+            agent_steps.append(state['agent']['agent_steps'])
 
-    checkpoints.read_newest(folder.checkpoints, read)
+        checkpoints.read_newest(folder.checkpoints, read)
     if not agent_steps:
-        raise CheckpointError(f'no checkpoint in {folder.checkpoints}')
+        raise CheckpointError(checkpoints.none_in(folder.checkpoints))
     return TrainedAgent(
         posterior, policy, bound['evaluation_epsilon'], agent_steps[-1], bound['environment']
     )
