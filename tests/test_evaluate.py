@@ -74,7 +74,10 @@ def test_what_cannot_be_played_is_named(runs, tmp_path, capsys):
     broken.mkdir()
     (broken / 'config.gin').write_text((runs / 'seed0' / 'config.gin').read_text())
     assert evaluate.main([str(broken), str(runs / 'seed0'), '--games=1', out]) == 1
-    assert f'error: {broken}: no checkpoint' in capsys.readouterr().err
+    assert f'error: {broken}: no checkpoint in {broken}/checkpoints\n' in capsys.readouterr().err
+    (broken / 'checkpoints' / 'best').mkdir(parents=True)
+    assert evaluate.main([str(broken), '--games=1', out]) == 1
+    assert '/checkpoints, only best: a checkpoint is named by' in capsys.readouterr().err
     assert len(rows_of(tmp_path / 'games.csv')) == 1
     assert evaluate.main([str(broken), '--games=1', out]) == 1
     assert len(rows_of(tmp_path / 'games.csv')) == 1  # As it was: nothing was played.

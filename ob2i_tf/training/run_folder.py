@@ -163,10 +163,25 @@ class RunFolder:
     def rows(self, table: str) -> list[dict[str, str]]:
         """The complete rows of a table; [] if it cannot be read."""
         try:
-            text = disk.read_text(self.table(table), errors='replace')
-        except OSError:
+            return self.read_rows(table)
+        except UserError:
             return []
-        return list(csv.DictReader(text[: text.rfind('\n') + 1].splitlines()))
+
+    def read_rows(self, table: str) -> list[dict[str, str]]:
+        """The complete rows of a table; [] if it is missing.
+
+        Raises:
+          UserError: The table cannot be read; the error names its file.
+        """
+        path = self.table(table)
+        try:
+            text = disk.read_text(path, errors='replace')
+            text = text.partition('\0')[0]  # NULs are what a power cut leaves of unwritten rows.
+            return list(csv.DictReader(text[: text.rfind('\n') + 1].splitlines()))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except (OSError, csv.Error) as error:
+            raise UserError(f'{path} cannot be read: {error}') from error
 
     def newest_checkpoint(self) -> Path | None:
         """Path of the newest checkpoint, intact or not; None if no checkpoint can be listed."""

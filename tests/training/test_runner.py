@@ -346,7 +346,9 @@ def test_rows_without_a_checkpoint_are_not_written_over(straight, tmp_path):
     assert len(rows(other, 'train')) == 5
     one_row = (other / 'train.csv').read_text().splitlines(keepends=True)[:2]
     (other / 'train.csv').write_text(''.join(one_row))
-    assert 'no checkpoint: the run starts over' in run(other, Runner__num_iterations=1)
+    assert f'no checkpoint in {other}/checkpoints: the run starts over' in run(
+        other, Runner__num_iterations=1
+    )
     assert rows(other, 'train') == rows(base_dir, 'train')[:2]
 
 
