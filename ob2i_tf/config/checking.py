@@ -13,6 +13,7 @@ A parameter without a default is supplied by the caller and cannot be bound; a d
 
 import contextlib
 import importlib
+import inspect
 import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -212,7 +213,16 @@ class Run:
             }
             near = values.near(binding.scope, scopes)
             return f'nothing in this run enters the scope {binding.scope!r}{near}'
-        return f'nothing in this run uses {binding.name}'
+        return f'nothing in this run uses {binding.name}{self._instead(selector)}'
+
+    def _instead(self, selector):
+        """'; Name.parameter is @other' if the run uses another one of the same kind, or ''."""
+        for (_, owner), node in self.nodes.items():
+            for name in values.bindable(owner):
+                for other in self._references(node[name]):
+                    if _akin(selector, values.selector(other.name)):
+                        return f'; {short(owner)}.{name} is {values.text(other)}'
+        return ''
 
     def check_values(self) -> None:
         """Raises a ConfigError if a value is missing or does not fit its parameter."""
@@ -225,6 +235,15 @@ class Run:
                     raise ConfigError(f'{where}{short(selector)}.{name} must be bound')
                 if binding:
                     _check_value(binding, value, p)
+
+
+def _akin(*selectors):
+    """Whether two configurables share a base class of a package's own, or are of one module."""
+    one, other = (values.REGISTRY[selector].wrapped for selector in selectors)
+    if not inspect.isclass(one) or not inspect.isclass(other):
+        return type(one) is type(other) and one.__module__ == other.__module__
+    packages = (base.__module__.partition('.')[0] for base in {*one.__mro__} & {*other.__mro__})
+    return not {'builtins', 'tensorflow', 'tf_keras'}.issuperset(packages)
 
 
 def _key(binding):

@@ -28,6 +28,11 @@ def decay(step, rate: float = 0.5):
 
 
 @gin.configurable(module='config_test')
+def quick_decay(step, rate: float = 0.1):
+    return rate**step
+
+
+@gin.configurable(module='config_test')
 class Early:
     def __init__(
         self, network, beta: float = 0.5, greedy: Literal['initial', 'updated'] = 'initial'
@@ -473,7 +478,10 @@ ATARI = '--gin_files=ob2i_atari.gin'
         ([ATARI, '--gin_bindings=EpisodeReplay.history = 2'], ['EpisodeReplay.history']),
         ([ATARI, '--gin_bindings=MultiHeadQNetwork.seed = 2'], ['MultiHeadQNetwork.seed']),
         ([ATARI, '--gin_bindings=Runner.num_envs = 7'], ['Runner.num_envs = 7']),
-        ([ATARI, '--gin_bindings=TransitionUpdate.double_q = True'], ['TransitionUpdate.double_q']),
+        (
+            [ATARI, '--gin_bindings=TransitionUpdate.double_q = True'],
+            ['uses TransitionUpdate; Runner.update is @EpisodicUpdate'],
+        ),
     ],
 )
 def test_a_wrong_command_line_ends_with_one_line(tmp_path, arguments, parts):
@@ -537,6 +545,15 @@ class Heir(Demanding):
 @gin.configurable(module='config_test')
 class HeirOfHeir(Heir):
     pass
+
+
+def test_the_part_in_place_of_an_unused_one_is_named():
+    with pytest.raises(ConfigError, match='nothing in this run uses Late$'):
+        load('Late.double_q = True')
+    with pytest.raises(ConfigError, match='uses Heir; Trial.update is @Demanding$'):
+        load('x = @Demanding', 'Trial.update = %x', 'Demanding.size = 3', 'Heir.size = 4')
+    with pytest.raises(ConfigError, match='uses quick_decay; Trial.schedule is @decay$'):
+        load('quick_decay.rate = 0.1')
 
 
 def test_a_binding_of_a_base_class_is_one_of_a_subclass_without_a_constructor():
