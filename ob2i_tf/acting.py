@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from ob2i_tf import bonuses
 from ob2i_tf.chunks import floating
-from ob2i_tf.errors import ConfigError, NotFiniteError
+from ob2i_tf.errors import NotFiniteError
 from ob2i_tf.parameters import Above, checked
 from ob2i_tf.seeds import split_draws
 from ob2i_tf.tracing import Compiled, check_traced
@@ -60,6 +60,7 @@ def ucb_preferences(q_values: Any, scale: float = 0.1) -> tf.Tensor:
 
 
 @gin.configurable
+@checked
 def ids_preferences(
     q_values: Any,
     scale: float = 0.1,
@@ -81,13 +82,9 @@ def ids_preferences(
       [B, A], -regret^2 / information.
 
     Raises:
-      ConfigError: `rho` or `epsilon` is not above 0; otherwise all actions would tie, or the ratio
-        would be undefined.
+      ValueError: `rho` or `epsilon` is not a number above 0; otherwise all actions would tie, or
+        the ratio would be undefined.
     """
-    if any(not tf.is_symbolic_tensor(value) and value <= 0 for value in (rho, epsilon)):
-        raise ConfigError(
-            f'ids_preferences.rho and .epsilon must be above 0, got {rho} and {epsilon}'
-        )
     mean = mean_preferences(q_values)
     std = bonuses.ensemble_std(q_values)
     regret = tf.reduce_max(mean + scale * std, axis=-1, keepdims=True) - (mean - scale * std)
