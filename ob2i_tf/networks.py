@@ -25,7 +25,7 @@ def factorised_noise(shape: tuple[int, ...], seed: Any) -> tuple[tf.Tensor, tf.T
 
     Args:
       shape: (K, units, D), the shape of the kernels of K heads, which draw separately.
-      seed: [2] int.
+      seed: Seed of the draws, [2] int.
 
     Returns:
       The noise of the kernels, [K, units, D], and of the biases, [K, units, 1].
@@ -169,8 +169,8 @@ class QNetwork(tf.keras.Model):
     constructor takes the number of actions, `seed` and `prior_seed`, see `training/build.py`.
 
     Attributes:
-      num_heads: K.
-      num_actions: A.
+      num_heads: Number of heads, K.
+      num_actions: Number of actions, A.
       trains_output: Whether gradients reach the last layer; if not, a posterior sets it.
     """
 
@@ -184,9 +184,9 @@ class QNetwork(tf.keras.Model):
         """The values of the followed heads; a network may leave out the other heads.
 
         Args:
-          observations: [B, *stack].
-          heads: [B] int32, the head of each observation.
-          seed: See above.
+          observations: Observations, [B, *stack].
+          heads: Head of each observation, [B] int32.
+          seed: Seed of a random network, see `call`.
 
         Returns:
           q_values [B, k, A] and heads [B], such that q_values[b, heads[b]] belongs to the followed
@@ -211,8 +211,8 @@ class MultiHeadQNetwork(QNetwork):
     the noise of noisy heads; without it they act by their means.
 
     Args:
-      num_actions: A.
-      num_heads: K.
+      num_actions: Number of actions, A.
+      num_heads: Number of heads, K.
       hidden_units: ReLU units of each head.
       conv_layers: (filters, kernel size, stride) of each convolution of the trunk; empty: the
         flattened observation itself.
@@ -352,7 +352,7 @@ class IndependentQNetworks(QNetwork):
     The heads are those of the first network, then those of the second, and so on.
 
     Args:
-      num_actions: A.
+      num_actions: Number of actions, A.
       num_networks: Number of networks.
       network: Builds each of them, a QNetwork: network(num_actions, seed=, prior_seed=).
       seed, prior_seed: Seeds, split among the networks.

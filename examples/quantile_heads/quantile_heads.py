@@ -23,8 +23,8 @@ class QuantileQNetwork(networks.QNetwork):
     A prior (`MultiHeadQNetwork.prior_scale`) is different for each quantile.
 
     Args:
-      num_actions: A.
-      num_quantiles: N.
+      num_actions: Number of actions, A.
+      num_quantiles: Quantiles per head and action, N.
       network: Builds what computes the quantiles, K heads with A N outputs each.
       seed, prior_seed: See MultiHeadQNetwork.
     """
@@ -77,8 +77,8 @@ class BonusOfMeans(bonuses.Bonus):
     What a return spreads within a head is its own chance and earns none.
 
     Args:
-      bonus: Any Bonus, such as UcbBonus.
-      num_quantiles: N.
+      bonus: Bonus, such as UcbBonus, that sees the means.
+      num_quantiles: Quantiles per head and action, N.
     """
 
     def __init__(self, bonus: bonuses.Bonus = gin.REQUIRED, num_quantiles: int = gin.REQUIRED):
@@ -110,8 +110,8 @@ def quantile_huber(target_quantiles, quantiles, num_quantiles: int = gin.REQUIRE
     where they add up over i.
 
     Args:
-      target_quantiles, quantiles: [B, K N], y and q.
-      num_quantiles: N; tau[i] = (i + 1/2) / N.
+      target_quantiles, quantiles: Quantiles y and q, [B, K N].
+      num_quantiles: Quantiles per head and action, N; tau[i] = (i + 1/2) / N.
 
     Returns:
       [B, K N].

@@ -21,11 +21,11 @@ class LinearQNetwork(networks.QNetwork):
     """K heads that are linear in the features of state-action pairs: [B, A, D] -> [B, K, A].
 
     Args:
-      num_actions: A.
-      num_heads: K.
+      num_actions: Number of actions, A.
+      num_heads: Number of heads, K.
       initial_std: Standard deviation of the initial weights; 1 / sqrt(lambda) is Theorem 1's prior.
       seed: Seed of the weights.
-      prior_seed: Unused.
+      prior_seed: Unused; linear heads have no separate prior.
     """
 
     def __init__(
@@ -64,12 +64,11 @@ class LsviPosterior(posteriors.Posterior):
     Args:
       method: 'ucb' (Jin et al. 2020), 'randomised' (Zanette et al. 2020), or 'greedy', the same
         regression without exploration.
-      horizon: H.
-      regularisation: lambda.
-      bonus_scale: b of 'ucb'; c d H sqrt(log(2 d T / p)) in the theory.
+      horizon: Steps per episode, H.
+      regularisation: Ridge penalty lambda.
+      bonus_scale: Factor b on the bonus of 'ucb'; c d H sqrt(log(2 d T / p)) in the theory.
       noise_scale: Scale of the noise of 'randomised'.
-      lower, upper: alpha_L and alpha_U of 'randomised', the norms between which it turns
-        optimistic.
+      lower, upper: Norms between which 'randomised' turns optimistic, alpha_L and alpha_U.
     """
 
     supports_xla = False  # Its regressions run in NumPy.

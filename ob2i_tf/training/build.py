@@ -24,7 +24,7 @@ class Environment(NamedTuple):
     Attributes:
       observation_shape: Shape of a stack.
       observation_dtype: NumPy dtype.
-      num_actions: A.
+      num_actions: Number of actions, A.
       history: Frames per stack.
       frames_per_step: Emulator frames per agent step.
       max_episode_steps: Agent steps of the longest game; 0 if it is unlimited or unknown.
