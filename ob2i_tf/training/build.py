@@ -74,26 +74,21 @@ class Parts(NamedTuple):
     @property
     def modules(self) -> dict[str, tf.Module]:
         """{name: part whose variables must be finite}; networks first, which errors then name."""
-        networks = {
+        return {
             'online network': self.learner.network,
             'target network': self.learner.target_network,
+            **{n: part for n, part in self.variables.items() if isinstance(part, tf.Module)},
         }
-        parts = {n: part for n, part in self.variables.items() if isinstance(part, tf.Module)}
-        return {**networks, **parts}
 
     def num_traces(self) -> int:
         """Number of times that TensorFlow traced compiled functions."""
-        parts: tuple[Any, ...] = (
-            self.learner,
-            self.posterior,
-            self.update,
-            self.agent.policy,
-            self.evaluation_policy,
+        policies = self.agent.policy, self.evaluation_policy
+        parts: tuple[Any, ...] = self.learner, self.posterior, self.update, *policies
+        return sum(
+            function.experimental_get_tracing_count()
+            for part in parts
+            for function in part.compiled_functions()
         )
-        functions: list[Any] = [
-            function for part in parts for function in part.compiled_functions()
-        ]
-        return sum(function.experimental_get_tracing_count() for function in functions)
 
 
 def inspect_environment(environment: Callable) -> Environment:

@@ -370,12 +370,11 @@ class Profile:
         self._first, self._last = agent_steps or (math.inf, math.inf)
         self._folder = folder
         self._recording = contextlib.ExitStack()
-        self._started = False
 
     def update(self, agent_steps: int) -> None:
         """Starts or stops the profiler, if this agent step is the first or the last."""
-        if not self._started and self._first <= agent_steps < self._last:
-            self._started = True
+        if self._first <= agent_steps < self._last:
+            self._first = math.inf
             folder = self._recording.enter_context(disk.tensorflow_path(self._folder))
             tf.profiler.experimental.start(folder)
             self._recording.callback(tf.profiler.experimental.stop)
