@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from ob2i_tf import bonuses
 from ob2i_tf.chunks import floating
-from ob2i_tf.errors import ConfigError, NotFiniteError
+from ob2i_tf.errors import NotFiniteError
 from ob2i_tf.parameters import Above, checked
 from ob2i_tf.seeds import split_draws
 from ob2i_tf.tracing import Compiled, check_traced
@@ -38,8 +38,8 @@ def head_preferences(q_values: Any, heads: Any) -> tf.Tensor:
     """One head per episode: Thompson sampling of value functions (paper, Algorithm 2, line 4).
 
     Args:
-      q_values: [B, K, A].
-      heads: [B] int, the head that each environment follows.
+      q_values: Values of the heads, [B, K, A].
+      heads: Head that each environment follows, [B] int.
 
     Returns:
       [B, A].
@@ -60,6 +60,7 @@ def ucb_preferences(q_values: Any, scale: float = 0.1) -> tf.Tensor:
 
 
 @gin.configurable
+@checked
 def ids_preferences(
     q_values: Any,
     scale: float = 0.1,
@@ -72,22 +73,18 @@ def ids_preferences(
         information(a) = log(1 + std(a)^2 / rho^2) + epsilon
 
     Args:
-      q_values: [B, K, A].
+      q_values: Values of the heads, [B, K, A].
       scale: Half-width of the confidence interval in standard deviations, lambda_ids.
       rho: Standard deviation of the return, a constant here.
-      epsilon: Keeps the ratio finite where the heads agree.
+      epsilon: Constant that keeps the ratio finite where the heads agree.
 
     Returns:
       [B, A], -regret^2 / information.
 
     Raises:
-      ConfigError: `rho` or `epsilon` is not above 0; otherwise all actions would tie, or the ratio
-        would be undefined.
+      ValueError: `rho` or `epsilon` is not a number above 0; otherwise all actions would tie, or
+        the ratio would be undefined.
     """
-    if any(not tf.is_symbolic_tensor(value) and value <= 0 for value in (rho, epsilon)):
-        raise ConfigError(
-            f'ids_preferences.rho and .epsilon must be above 0, got {rho} and {epsilon}'
-        )
     mean = mean_preferences(q_values)
     std = bonuses.ensemble_std(q_values)
     regret = tf.reduce_max(mean + scale * std, axis=-1, keepdims=True) - (mean - scale * std)
@@ -111,10 +108,10 @@ def greedy_actions(
     """The action with the largest preference.
 
     Args:
-      preferences: [B, A].
-      rng: NumPy generator; used only for ties.
-      tie_break: 'random' draws uniformly among the tied actions; 'lowest' takes the lowest index,
-        which on Atari is NOOP (the released code).
+      preferences: Preference for each action, [B, A].
+      rng: Random generator, used only for ties.
+      tie_break: Rule for ties: 'random' draws uniformly among the tied actions; 'lowest' takes the
+        lowest index, which on Atari is NOOP (the released code).
 
     Returns:
       [B] int32.
@@ -131,7 +128,7 @@ class Policy:
     """Epsilon-greedy on a preference function, in one compiled call.
 
     Args:
-      posterior: posteriors.Posterior.
+      posterior: Posterior that the policy acts on.
       preferences: Preference function.
       tie_break: See `greedy_actions`.
       belief: Whether to act on a 'sample' of the posterior or on its 'mean'.
@@ -181,10 +178,10 @@ class Policy:
         """Actions for B environments.
 
         Args:
-          observations: [B, *stack].
-          heads: [B] int32, the head that each environment follows.
+          observations: Observations, [B, *stack].
+          heads: Head that each environment follows, [B] int32.
           epsilon: Probability of an action drawn uniformly.
-          rng: NumPy generator; the network is not run if all actions are random.
+          rng: Random generator; the network is not run if all actions are random.
 
         Returns:
           [B] int32.

@@ -38,18 +38,18 @@ class Agent:
     Parameters that differ between tasks have no default; gin/base/ binds them for each task.
 
     Args:
-      learner: QLearner.
-      posterior: posteriors.Posterior of the learner's network.
-      update: updates.Update, makes a Batch for each learner step.
-      replay: EpisodeReplay.
+      learner: QLearner that takes the gradient steps.
+      posterior: Posterior of the learner's network.
+      update: Update that makes a Batch for each learner step.
+      replay: EpisodeReplay of the finished episodes.
       num_envs: Number of environments.
-      rng: NumPy generator for heads, exploration and ties.
+      rng: Random generator of heads, exploration and ties.
       timers: Makes the context in which 'act', 'targets' or 'gradient step' runs.
       xla: Whether XLA compiles acting.
       preferences: Preference function by which the agent acts, see acting.py.
       tie_break: See `acting.greedy_actions`.
       epsilon: Maps the number of agent steps taken to epsilon, see schedules.py.
-      discount: gamma.
+      discount: Discount factor gamma.
       learning_starts: Agent steps before the first learner step.
       warmup: Actions until then: 'random' (the paper), or 'epsilon_greedy' by the network (the
         released code).
@@ -123,6 +123,16 @@ class Agent:
     def _scheduled_epsilon(self):
         return _scheduled(self._epsilon, self.agent_steps)
 
+    def check_schedule(self, agent_steps: int) -> None:
+        """Evaluates epsilon over a run of `agent_steps` at up to _SCHEDULE_POINTS points.
+
+        Raises:
+          ConfigError: The schedule fails, or a value is not a number in 0..1.
+        """
+        last = _SCHEDULE_POINTS - 1
+        for step in sorted({agent_steps * point // last for point in range(_SCHEDULE_POINTS)}):
+            _scheduled(self._epsilon, step)
+
     @property
     def heads(self) -> np.ndarray:
         """[num_envs] int32, the head that each environment follows."""
@@ -132,8 +142,8 @@ class Agent:
         """Starts empty episodes in environments that were just reset.
 
         Args:
-          observations: [num_envs, *stack].
-          heads: [num_envs] int32, the head that each environment follows; None: drawn.
+          observations: First observations, [num_envs, *stack].
+          heads: Head that each environment follows, [num_envs] int32; None: drawn.
         """
         self._heads = self._draw_heads(self._num_envs) if heads is None else heads
         self._recorders = [_Recorder(stack, self.replay.history) for stack in observations]
@@ -250,21 +260,6 @@ class Agent:
         self._heads = np.array(state['heads'], np.int32)
         self._rng.bit_generator.state = state['rng']
         self._postponed = state['postponed']
-
-
-def check_schedule(epsilon: Callable, agent_steps: int) -> None:
-    """Evaluates a schedule over a complete run, at up to _SCHEDULE_POINTS points.
-
-    Args:
-      epsilon: Maps agent steps to epsilon.
-      agent_steps: Length of the run.
-
-    Raises:
-      ConfigError: The schedule fails, or a value is not a number in 0..1.
-    """
-    last = _SCHEDULE_POINTS - 1
-    for step in sorted({agent_steps * point // last for point in range(_SCHEDULE_POINTS)}):
-        _scheduled(epsilon, step)
 
 
 def _scheduled(epsilon, agent_steps):

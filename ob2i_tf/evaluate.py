@@ -121,7 +121,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if os.path.isdir(arguments.out):
         parser.error(f'--out={arguments.out} is a folder')
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
-    from ob2i_tf import acting
+    from ob2i_tf import acting, config
     from ob2i_tf.training.restore import restore
 
     failed, played_any = 0, False
@@ -139,22 +139,23 @@ def main(argv: Sequence[str] | None = None) -> int:
                 continue
             for name in arguments.preferences:
                 try:
-                    policy = agent.policy.with_preferences(getattr(acting, f'{name}_preferences'))
-                except ValueError as error:
+                    with config.construction_errors():
+                        preferences = getattr(acting, f'{name}_preferences')
+                        policy = agent.policy.with_preferences(preferences)
+                    played = play_games(
+                        agent,
+                        policy,
+                        arguments.games,
+                        arguments.seed,
+                        arguments.max_steps,
+                        arguments.epsilon,
+                    )
+                    for number, (score, length) in enumerate(played):
+                        rows.writerow([folder, agent.agent_steps, name, number, score, length])
+                        played_any = True
+                except UserError as error:
                     cli.print_error(f'{folder}: {error}')
                     failed += 1
-                    continue
-                played = play_games(
-                    agent,
-                    policy,
-                    arguments.games,
-                    arguments.seed,
-                    arguments.max_steps,
-                    arguments.epsilon,
-                )
-                for number, (score, length) in enumerate(played):
-                    rows.writerow([folder, agent.agent_steps, name, number, score, length])
-                    played_any = True
             file.flush()
     if not played_any:
         os.remove(aside)

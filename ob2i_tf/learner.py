@@ -1,5 +1,6 @@
 """The learner: one compiled gradient step, and the target network."""
 
+import functools
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
@@ -50,7 +51,7 @@ class QLearner(tf.Module):
 
     Raises:
       ValueError: An argument is out of range; the message names the binding.
-      ConfigError: The loss cannot be traced.
+      ConfigError: The loss cannot be traced, is not float32 or has no gradient.
     """
 
     def __init__(
@@ -69,10 +70,10 @@ class QLearner(tf.Module):
         heads = tf.TensorSpec([None, network.num_heads])
         check_traced(
             'QLearner.loss',
-            loss,
+            functools.partial(_with_gradient, loss),
             (heads, heads),
-            (None, network.num_heads),
-            'targets and Q-values [n, K] to losses [n, K]',
+            (heads, heads),  # The losses and their gradient.
+            'targets and Q-values [n, K] to losses [n, K], float32 and differentiable',
         )
         self.network = network
         self.target_network = target_network
@@ -166,6 +167,13 @@ def check_finite(when: str, **modules: tf.Module) -> None:
             checked_ids.add(id(variable))
             if variable.dtype.is_floating and not tf.reduce_all(tf.math.is_finite(variable)):
                 raise NotFiniteError(f'{name}: {variable.name} holds NaN or infinity {when}')
+
+
+def _with_gradient(loss, targets, q_values):
+    with tf.GradientTape() as tape:
+        tape.watch(q_values)
+        losses = loss(targets, q_values)
+    return losses, tape.gradient(losses, q_values)
 
 
 def _clip_by_global_norm(gradients, max_norm):

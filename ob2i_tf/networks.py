@@ -1,6 +1,7 @@
 """The Q-network: a convolutional trunk and K heads, each with a separate hidden layer.
 
-D is the number of trunk features, H of hidden units of a head, K of heads, A of actions.
+`QNetwork` states what a network is to the rest of the package, with defaults. D is the number of
+trunk features, H of hidden units of a head, K of heads, A of actions.
 """
 
 import functools
@@ -24,7 +25,7 @@ def factorised_noise(shape: tuple[int, ...], seed: Any) -> tuple[tf.Tensor, tf.T
 
     Args:
       shape: (K, units, D), the shape of the kernels of K heads, which draw separately.
-      seed: [2] int.
+      seed: Seed of the draws, [2] int.
 
     Returns:
       The noise of the kernels, [K, units, D], and of the biases, [K, units, 1].
@@ -160,9 +161,48 @@ class Heads(tf.keras.layers.Layer):
         return tf.nn.relu(tf.reshape(hidden, (-1, self.hidden_units, tf.shape(features)[0])))
 
 
+class QNetwork(tf.keras.Model):
+    """Interface of networks; a subclass sets `num_heads` and `num_actions` and defines `call`.
+
+    `call(observations, seed=None)` maps [B, *stack] to the values [B, K, A] of all heads, float32.
+    `seed`, [2] int, is for stateless draws of a network that acts at random; others ignore it. The
+    constructor takes the number of actions, `seed` and `prior_seed`, see `training/build.py`.
+
+    Attributes:
+      num_heads: Number of heads, K.
+      num_actions: Number of actions, A.
+      trains_output: Whether gradients reach the last layer; if not, a posterior sets it.
+    """
+
+    num_heads: int
+    num_actions: int
+    trains_output = True
+
+    def followed_head(
+        self, observations: Any, heads: Any, seed: Any = None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """The values of the followed heads; a network may leave out the other heads.
+
+        Args:
+          observations: Observations, [B, *stack].
+          heads: Head of each observation, [B] int32.
+          seed: Seed of a random network, see `call`.
+
+        Returns:
+          q_values [B, k, A] and heads [B], such that q_values[b, heads[b]] belongs to the followed
+          head.
+        """
+        return self(observations, seed), heads
+
+    @property
+    def variable_groups(self) -> list[list[tf.Variable]]:
+        """Lists of variables that are trained separately, each with its own gradient norm."""
+        return [self.trainable_variables]
+
+
 @gin.configurable(denylist=['seed', 'prior_seed'])
 @checked
-class MultiHeadQNetwork(tf.keras.Model):
+class MultiHeadQNetwork(QNetwork):
     """K bootstrapped Q-functions over one trunk (Osband et al. 2016; paper, table 4).
 
     `network(observations, seed, head)` maps [B, *stack] to [B, K, A] float32; if `head`, a scalar
@@ -171,8 +211,8 @@ class MultiHeadQNetwork(tf.keras.Model):
     the noise of noisy heads; without it they act by their means.
 
     Args:
-      num_actions: A.
-      num_heads: K.
+      num_actions: Number of actions, A.
+      num_heads: Number of heads, K.
       hidden_units: ReLU units of each head.
       conv_layers: (filters, kernel size, stride) of each convolution of the trunk; empty: the
         flattened observation itself.
@@ -298,38 +338,23 @@ class MultiHeadQNetwork(tf.keras.Model):
     def followed_head(
         self, observations: Any, heads: Any, seed: Any = None
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The values of the followed heads, at the least cost.
-
-        Args:
-          observations: [B, *stack].
-          heads: [B] int32, the head of each observation.
-          seed: See above.
-
-        Returns:
-          q_values and heads such that q_values[b, heads[b]] belongs to the followed head; for a
-          single observation q_values holds that head alone, for several all heads.
-        """
+        """Of a single observation, the followed head alone is computed: [1, 1, A]."""
         if observations.shape[0] == 1:
             return self(observations, seed, heads[0]), tf.zeros_like(heads)
-        return self(observations, seed), heads
-
-    @property
-    def variable_groups(self) -> list[list[tf.Variable]]:
-        """Lists of variables that are trained separately, each with its own gradient norm."""
-        return [self.trainable_variables]
+        return super().followed_head(observations, heads, seed)
 
 
 @gin.configurable(denylist=['seed', 'prior_seed'])
 @checked
-class IndependentQNetworks(tf.keras.Model):
-    """Several networks that share nothing, with the interface of a single MultiHeadQNetwork.
+class IndependentQNetworks(QNetwork):
+    """Several networks that share nothing.
 
     The heads are those of the first network, then those of the second, and so on.
 
     Args:
-      num_actions: A.
+      num_actions: Number of actions, A.
       num_networks: Number of networks.
-      network: Builds each of them: network(num_actions, seed=, prior_seed=).
+      network: Builds each of them, a QNetwork: network(num_actions, seed=, prior_seed=).
       seed, prior_seed: Seeds, split among the networks.
     """
 
@@ -361,15 +386,15 @@ class IndependentQNetworks(tf.keras.Model):
     def followed_head(
         self, observations: Any, heads: Any, seed: Any = None
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Like MultiHeadQNetwork's; a single observation passes through one network only."""
-        if observations.shape[0] > 1:
-            return self(observations, seed), heads
+        """A single observation passes through one network only."""
+        if observations.shape[0] != 1:
+            return super().followed_head(observations, heads, seed)
         each = self.networks[0].num_heads
         branches = [
-            functools.partial(network, observations, seed, heads[0] % each)
+            functools.partial(network.followed_head, observations, heads % each, seed)
             for network, seed in zip(self.networks, split_draws(seed, len(self.networks)))
         ]
-        return tf.switch_case(heads[0] // each, branches), tf.zeros_like(heads)
+        return tf.switch_case(heads[0] // each, branches)
 
     def copy_from(self, head: int) -> None:
         """Makes all networks equal to the one that has this head."""
@@ -387,15 +412,27 @@ def build(network: Any, observation_shape: Sequence[int], dtype: Any) -> Any:
     """Creates the variables of `network` for stacks of this shape; returns the network.
 
     Raises:
-      ValueError: The network cannot take stacks of this shape.
+      ValueError: It is no QNetwork, it cannot take stacks of this shape, or it returns other values
+        than a QNetwork does.
     """
+    name = type(network).__name__
+    if not isinstance(network, QNetwork):
+        raise ValueError(f'{name} is no QNetwork, which networks are to extend')
+    returns = 'observations [B, ...] and a seed to float32 [B, num_heads, num_actions]'
     try:
-        network(tf.zeros((1, *observation_shape), dtype))
+        q_values = network(tf.zeros((1, *observation_shape), dtype), tf.constant([0, 0]))
+        expected = tf.TensorSpec((1, network.num_heads, network.num_actions))
+    except (TypeError, AttributeError) as error:
+        reason = f'{type(error).__name__}: {_reason(error)}'
+        raise ValueError(f'{name} must map {returns}, but fails with {reason}') from error
     except (ValueError, tf.errors.InvalidArgumentError) as error:
         part = type(getattr(network, 'networks', [network])[0])
         bindable = 'conv_layers' in inspect.signature(part.__init__).parameters
         layers = f'{part.__name__}.conv_layers' if bindable else ''
-        raise shape_error(type(network).__name__, observation_shape, error, layers) from error
+        raise shape_error(name, observation_shape, error, layers) from error
+    given = tf.TensorSpec.from_tensor(q_values) if tf.is_tensor(q_values) else type(q_values)
+    if given != expected:
+        raise ValueError(f'{name} must map {returns}, here {expected}, but gives {given}')
     return network
 
 

@@ -50,7 +50,7 @@ class Compiled:
 
 
 def check_traced(
-    name: str, function: Callable, arguments: Sequence[tf.TensorSpec], shapes: tuple, what: str
+    name: str, function: Callable, arguments: Sequence[tf.TensorSpec], results: Any, what: str
 ) -> None:
     """Traces a function that a user bound, before anything runs.
 
@@ -58,30 +58,32 @@ def check_traced(
       name: Name of the binding.
       function: Function of positional tensors.
       arguments: TensorSpecs of its arguments.
-      shapes: Shapes that its results must have, nested like the results.
+      results: Shapes, or TensorSpecs, that its results must have, nested like the results.
       what: Description of its arguments and results, "... to ...".
 
     Raises:
-      ConfigError: It cannot be traced, or its results have other shapes.
+      ConfigError: It cannot be traced, or its results are others.
     """
     try:
         traced = tf.function(function, autograph=False).get_concrete_function(*arguments)
-    except UserError:
+    except (UserError, MemoryError):
         raise
     except Exception as error:
         reason = f'{type(error).__name__}: {error}'
         raise ConfigError(f'{name} must map {what}, but fails with {reason}') from error
-    if not _fits(traced.structured_outputs, shapes):
+    if not _fits(traced.structured_outputs, results):
         given = ', '.join(str(argument.shape) for argument in arguments)
         raise ConfigError(f'{name} must map {what}, but {given} gives {traced.structured_outputs}')
 
 
-def _fits(results, shapes):
-    """Whether nested tensors have these nested shapes; a shape is a tuple of integers and Nones."""
-    if not shapes or not isinstance(shapes[0], tuple):
-        return hasattr(results, 'shape') and results.shape.is_compatible_with(shapes)
+def _fits(found, expected):
+    """Whether nested tensors fit nested TensorSpecs or shapes, tuples of integers and Nones."""
+    if isinstance(expected, tf.TensorSpec):
+        return hasattr(found, 'dtype') and expected.is_compatible_with(found)
+    if not expected or not isinstance(expected[0], (tuple, tf.TensorSpec)):
+        return hasattr(found, 'shape') and found.shape.is_compatible_with(expected)
     return (
-        isinstance(results, (tuple, list))
-        and len(results) == len(shapes)
-        and all(map(_fits, results, shapes))
+        isinstance(found, (tuple, list))
+        and len(found) == len(expected)
+        and all(map(_fits, found, expected))
     )

@@ -16,7 +16,6 @@ from ob2i_tf import (
     posteriors,
     types,
 )
-from ob2i_tf.agent import check_schedule
 from ob2i_tf.errors import ConfigError
 from ob2i_tf.learner import QLearner, huber
 from ob2i_tf.replay import EpisodeReplay
@@ -138,6 +137,10 @@ def test_epsilon_changes_at_its_exact_step():
     np.testing.assert_allclose(epsilons, [1.0] * 40 + [1 - s / 200 for s in range(40, 100)])
     *_, epsilons, _ = play(100, epsilon=epsilon, warmup='epsilon_greedy')
     np.testing.assert_allclose(epsilons, [1 - s / 200 for s in range(100)])
+
+
+def check_schedule(epsilon, agent_steps):
+    play(0, epsilon=epsilon)[0].check_schedule(agent_steps)
 
 
 def test_a_schedule_is_evaluated_over_the_complete_run():

@@ -116,6 +116,18 @@ def _segment_of_zeros(folder):
     (folder / 'state.json').write_text(json.dumps(state))
 
 
+def test_a_checkpoint_that_does_not_fit_into_memory_is_not_taken_for_damaged():
+    base_dir = runs.scratch_copy(campaign.straight())
+    before = runs.checkpoints(base_dir)
+    newest = base_dir / 'checkpoints' / before[-1]
+    _huge_array(newest)
+    seal(newest)
+    status, printed = runs.run(base_dir)
+    assert status == 2 and not runs.one_line(status, printed), printed
+    assert 'not enough memory' in runs.last_line(printed)
+    assert runs.checkpoints(base_dir) == before
+
+
 @pytest.mark.parametrize(
     'change',
     [
@@ -123,7 +135,6 @@ def _segment_of_zeros(folder):
         _state('{"format": 3}'),
         _state('[' * 100_000),
         _state('null'),
-        _huge_array,
         _segment_of_zeros,
         _no_tables,
         _another_iteration,

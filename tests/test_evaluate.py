@@ -6,6 +6,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from ob2i_tf import evaluate
+from ob2i_tf.analysis import episode
 from ob2i_tf.training import main
 
 BINDINGS = (
@@ -73,7 +74,10 @@ def test_what_cannot_be_played_is_named(runs, tmp_path, capsys):
     broken.mkdir()
     (broken / 'config.gin').write_text((runs / 'seed0' / 'config.gin').read_text())
     assert evaluate.main([str(broken), str(runs / 'seed0'), '--games=1', out]) == 1
-    assert f'error: {broken}: no checkpoint' in capsys.readouterr().err
+    assert f'error: {broken}: no checkpoint in {broken}/checkpoints\n' in capsys.readouterr().err
+    (broken / 'checkpoints' / 'best').mkdir(parents=True)
+    assert evaluate.main([str(broken), '--games=1', out]) == 1
+    assert '/checkpoints, only best: a checkpoint is named by' in capsys.readouterr().err
     assert len(rows_of(tmp_path / 'games.csv')) == 1
     assert evaluate.main([str(broken), '--games=1', out]) == 1
     assert len(rows_of(tmp_path / 'games.csv')) == 1  # As it was: nothing was played.
@@ -137,6 +141,86 @@ def test_lsvi_plays_by_its_regression(tmp_path):
     assert {row['length'] for row in rows} == {'5'}
     # The best policy swims to the right: 2.40 rewards; one that never does has 0.03.
     assert sum(float(row['score']) for row in rows) / 50 > 1.8
+
+
+OWN = """
+import gin
+import tensorflow as tf
+
+from ob2i_tf import networks, posteriors
+from ob2i_tf.environments.deep_sea import make_deep_sea
+
+
+@gin.configurable
+def own_sea(num_envs, seed):
+    return make_deep_sea('DeepSea', num_envs, seed, size=3)
+
+
+@gin.configurable(denylist=['seed', 'prior_seed'])
+class OwnQNetwork(networks.QNetwork):
+    def __init__(self, num_actions, seed, prior_seed, num_heads: int = 2):
+        super().__init__()
+        self.num_actions, self.num_heads = num_actions, num_heads
+        self.dense = tf.keras.layers.Dense(num_heads * num_actions)
+
+    def call(self, observations, seed=None):
+        flat = tf.reshape(tf.cast(observations, tf.float32) / 255, (-1, 9))
+        return tf.reshape(self.dense(flat), (-1, self.num_heads, self.num_actions))
+
+
+@gin.configurable(denylist=['seed'])
+class NanPosterior(posteriors.Posterior):
+    def mean(self, observations):
+        return float('nan') * self.network(observations)
+"""
+
+
+def train_own(folder, monkeypatch, *bindings):
+    """Trains in the run folder that is the default; returns it."""
+    (folder / 'own.py').write_text(OWN)
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.chdir(folder)
+    bindings = (
+        'import own',
+        'Runner.environment = @own_sea',
+        'Runner.network = @OwnQNetwork',
+        'Runner.num_iterations = 1',
+        'Runner.training_steps = 30',
+        'Agent.learning_starts = 9',
+        'Agent.train_period = 3',
+        *bindings,
+    )
+    argv = ['run_experiment.py', '--gin_files=bebu_deep_sea.gin']
+    assert not main.main([*argv, *(f'--gin_bindings={binding}' for binding in bindings)])
+    return folder / 'runs' / 'bebu_deep_sea' / 'own_sea' / 'seed0'
+
+
+def test_parts_of_ones_own_that_give_the_least_play_too(tmp_path, monkeypatch):
+    """Factories get the arguments that they get in a run; the network has the default methods."""
+    run = train_own(tmp_path, monkeypatch)
+    (row,) = rows_of(run / 'train.csv')
+    assert int(row['learner_steps']) == 7 and float(row['loss']) > 0
+    out = tmp_path / 'games.csv'
+    command = [str(run), '--games=2', f'--out={out}', '--allow_imports=own']
+    assert evaluate.main([*command, '--preferences=vote,head,mean']) == 0
+    assert [row['length'] for row in rows_of(out)] == ['3'] * 6
+    assert episode.record(run, allow_imports=['own']).title.startswith('own_sea, ')
+
+
+def test_a_run_whose_games_cannot_be_played_does_not_keep_others_from_it(
+    runs, tmp_path, monkeypatch, capsys
+):
+    bindings = ('Runner.posterior = @NanPosterior', 'Runner.evaluation_steps = 0')
+    nan = train_own(tmp_path, monkeypatch, *bindings)
+    capsys.readouterr()
+    out = tmp_path / 'games.csv'
+    command = [str(nan), str(runs / 'seed0'), '--games=1', f'--out={out}']
+    assert (
+        evaluate.main([*command, '--preferences=mean', '--epsilon=0', '--allow_imports=own']) == 1
+    )
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f'error: {nan}: preferences of actions are NaN')
+    assert [row['run'] for row in rows_of(out)] == [str(runs / 'seed0')]
 
 
 def test_a_negative_seed_is_refused(tmp_path, capsys):

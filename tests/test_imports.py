@@ -99,7 +99,7 @@ APART = {
         'training.run_folder',
     ),
     'training.checkpoints': ('errors', 'training.disk'),
-    'training.logs': ('errors', 'training.disk', 'training.run_folder'),
+    'training.logs': ('errors', 'training.checkpoints', 'training.disk', 'training.run_folder'),
     'analysis.episode': (  # Which plays a game.
         'analysis',
         'acting',

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from ob2i_tf import networks, optimizers, types
-from ob2i_tf.errors import NotFiniteError
+from ob2i_tf.errors import ConfigError, NotFiniteError
 from ob2i_tf.learner import check_finite, huber, squared_error
 from tests import atari
 
@@ -245,3 +245,17 @@ def test_noise_of_a_step_is_one_draw_for_all_rows():
         np.testing.assert_allclose(
             learner.step(batch)[0]['loss'], twin.step(alone)[0]['loss'], rtol=1e-5
         )
+
+
+@pytest.mark.parametrize(
+    'loss',
+    [
+        lambda targets, q_values: tf.cast(tf.square(targets - q_values), tf.float64),
+        lambda targets, q_values: tf.cast(targets > q_values, tf.float32),  # Without a gradient.
+        lambda targets, q_values: tf.reduce_mean(tf.square(targets - q_values)),
+        lambda targets, q_values: None,
+    ],
+)
+def test_a_loss_that_cannot_be_learned_from_is_refused_at_once(loss):
+    with pytest.raises(ConfigError, match='^QLearner.loss must map targets and Q-values'):
+        linear_learner(loss=loss)

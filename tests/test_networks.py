@@ -701,3 +701,73 @@ def test_a_network_that_does_not_fit_names_only_bindings_that_exist(network, nam
         f'{network.__name__} cannot take observations of shape (4, 4, 4)'
     )
     assert re.findall(r'\w+\.conv_layers', str(raised.value)) == named
+
+
+class Plain(networks.QNetwork):
+    """The least that a network needs; values [B, K, A] of any observation, all equal to `w`."""
+
+    def __init__(self, num_actions=3, num_heads=2):
+        super().__init__()
+        self.num_actions, self.num_heads = num_actions, num_heads
+        self.w = self.add_weight('w', (num_heads, num_actions), initializer='ones')
+
+    def call(self, observations, seed=None):
+        return tf.repeat(self.w[None], tf.shape(observations)[0], axis=0)
+
+
+class OneHead(Plain):
+    def call(self, observations, seed=None):
+        return super().call(observations)[:, 0]
+
+
+class Doubles(Plain):
+    def call(self, observations, seed=None):
+        return tf.cast(super().call(observations), tf.float64)
+
+
+class WithoutSeed(Plain):
+    def call(self, observations):
+        return super().call(observations)
+
+
+class WithoutSizes(networks.QNetwork):
+    def call(self, observations, seed=None):
+        return tf.zeros((len(observations), 2, 3))
+
+
+class NoQNetwork(tf.keras.Model):
+    num_heads, num_actions = 2, 3
+
+    def call(self, observations, seed=None):
+        return tf.zeros((len(observations), 2, 3))
+
+
+def test_a_network_needs_only_its_values_and_their_sizes():
+    network = networks.build(Plain(), (4,), tf.float32)
+    (group,) = network.variable_groups
+    assert [variable.shape for variable in group] == [(2, 3)] and network.trains_output
+    q_values, heads = network.followed_head(tf.zeros((1, 4)), tf.constant([1]))
+    assert q_values.shape == (1, 2, 3) and heads.numpy().tolist() == [1]
+    several = networks.build(
+        networks.IndependentQNetworks(3, 2, lambda num_actions, **seeds: Plain()), (4,), tf.float32
+    )
+    several.networks[1].w.assign(2 * several.networks[1].w)
+    for head, value in enumerate((1, 1, 2, 2)):
+        q_values, where = several.followed_head(tf.zeros((1, 4)), tf.constant([head]))
+        np.testing.assert_array_equal(q_values[0, int(where[0])], [value] * 3)
+
+
+@pytest.mark.parametrize(
+    'network, reason',
+    [
+        (OneHead, 'shape=(1, 2, 3), .* but gives .*shape=(1, 3)'),
+        (Doubles, 'gives .*float64'),
+        (WithoutSeed, 'fails with TypeError: .*call()'),
+        (WithoutSizes, "fails with AttributeError: .*'num_heads'"),
+        (NoQNetwork, 'is no QNetwork'),
+    ],
+)
+def test_a_network_with_another_interface_is_named(network, reason):
+    reason = reason.replace('(', r'\(').replace(')', r'\)')
+    with pytest.raises(ValueError, match=f'^{network.__name__} .*{reason}'):
+        networks.build(network(), (4,), tf.float32)

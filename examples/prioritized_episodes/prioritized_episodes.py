@@ -18,7 +18,7 @@ class PrioritizedEpisodeReplay(EpisodeReplay):
     cumulative sum over the stored episodes: O(n), vectorised.
 
     Args:
-      alpha: 0 draws uniformly.
+      alpha: Exponent of the errors; 0 draws uniformly.
       *args, **kwargs: See EpisodeReplay, under whose name gin binds them.
 
     Attributes:

@@ -17,14 +17,14 @@ from ob2i_tf import acting, bonuses, networks, targets
 
 
 @gin.configurable(denylist=['seed', 'prior_seed'])
-class QuantileQNetwork(tf.keras.Model):
+class QuantileQNetwork(networks.QNetwork):
     """K heads of N quantiles: [B, *stack] -> [B, K N, A].
 
     A prior (`MultiHeadQNetwork.prior_scale`) is different for each quantile.
 
     Args:
-      num_actions: A.
-      num_quantiles: N.
+      num_actions: Number of actions, A.
+      num_quantiles: Quantiles per head and action, N.
       network: Builds what computes the quantiles, K heads with A N outputs each.
       seed, prior_seed: See MultiHeadQNetwork.
     """
@@ -46,10 +46,6 @@ class QuantileQNetwork(tf.keras.Model):
     def call(self, observations, seed=None):
         outputs = self.outputs_of(observations, seed)  # [B, K, N A]
         return tf.reshape(outputs, (-1, self.num_heads, self.num_actions))
-
-    @property
-    def variable_groups(self):
-        return self.outputs_of.variable_groups
 
 
 def head_means(q_values, num_quantiles):
@@ -81,8 +77,8 @@ class BonusOfMeans(bonuses.Bonus):
     What a return spreads within a head is its own chance and earns none.
 
     Args:
-      bonus: Any Bonus, such as UcbBonus.
-      num_quantiles: N.
+      bonus: Bonus, such as UcbBonus, that sees the means.
+      num_quantiles: Quantiles per head and action, N.
     """
 
     def __init__(self, bonus: bonuses.Bonus = gin.REQUIRED, num_quantiles: int = gin.REQUIRED):
@@ -115,8 +111,8 @@ def quantile_huber(target_quantiles, quantiles, num_quantiles: int = gin.REQUIRE
     where they add up over i.
 
     Args:
-      target_quantiles, quantiles: [B, K N], y and q.
-      num_quantiles: N; tau[i] = (i + 1/2) / N.
+      target_quantiles, quantiles: Quantiles y and q, [B, K N].
+      num_quantiles: Quantiles per head and action, N; tau[i] = (i + 1/2) / N.
 
     Returns:
       [B, K N].

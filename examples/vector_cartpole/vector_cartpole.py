@@ -10,8 +10,8 @@ def make_vector_cartpole(num_envs: int = 1, seed: int = 0, max_episode_steps: in
     """Poles that step together, see `ob2i_tf.environments`.
 
     Args:
-      num_envs: Poles.
-      seed: Decides all starts.
+      num_envs: Number of poles.
+      seed: Seed of all starts.
       max_episode_steps: Agent steps after which an episode is truncated.
     """
     env = gymnasium.make_vec(
@@ -27,9 +27,9 @@ class VectorCartPole(gymnasium.vector.VectorWrapper):
     """Resets a pole within the step that ends its episode, where Gymnasium does in the next one.
 
     Args:
-      env: CartPoleVectorEnv.
-      seed: Of the first reset.
-      max_episode_steps: Of the longest episode.
+      env: CartPoleVectorEnv, the poles.
+      seed: Seed of the first reset.
+      max_episode_steps: Agent steps of the longest episode.
     """
 
     def __init__(self, env: gymnasium.vector.VectorEnv, seed: int, max_episode_steps: int):

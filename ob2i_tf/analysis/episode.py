@@ -23,7 +23,7 @@ import numpy as np
 from ob2i_tf import cli
 from ob2i_tf.config import installed
 from ob2i_tf.errors import UserError, missing_extra
-from ob2i_tf.training.run_folder import RunFolder
+from ob2i_tf.training.run_folder import RunFolder, task_name
 
 try:
     from PIL import Image, ImageDraw
@@ -98,7 +98,7 @@ def record(run, seed=0, max_steps=3000, allow_imports=()) -> Recording:
     frames, cells, actions, random, rewards, q_values, ended = zip(*steps)
     q_values, actions = np.array(q_values), np.array(actions)
     return Recording(
-        f'{config.value("make_environment.name")}, {run}, {agent.agent_steps:,} agent steps',
+        f'{task_name(config.value)}, {run}, {agent.agent_steps:,} agent steps',
         names or [str(action) for action in range(q_values.shape[-1])],
         list(frames),
         actions,

@@ -17,7 +17,7 @@ from ob2i_tf import environments
 from ob2i_tf.environments import games
 from ob2i_tf.errors import UserError
 from ob2i_tf.training import disk
-from ob2i_tf.training.run_folder import COLUMNS, RunFolder, find_runs
+from ob2i_tf.training.run_folder import COLUMNS, RunFolder, find_runs, task_name
 
 TRAIN_COLUMNS = (
     'iteration',
@@ -155,7 +155,7 @@ def _read_run(folder, name, problems) -> Run | None:
         return report(f'left out: config.gin cannot be read: {error.strerror}')
     except ValueError as error:
         return report(f'left out: {error}')
-    task = _task(config)
+    task = task_name(config.get)
     known = {'Runner.seed': config.get('Runner.seed'), 'make_environment.name': task}
     missing = [binding for binding, value in known.items() if value is None]
     if missing:
@@ -193,13 +193,6 @@ def _read_run(folder, name, problems) -> Run | None:
     if frames_planned and 0 < run.frames < frames_planned:
         report(f'cut short: {run.frames:,} of {frames_planned:,} frames')
     return run
-
-
-def _task(config):
-    """The name of the environment, else of its factory, else None."""
-    maker = str(config.get('Runner.environment') or '@make_environment').strip('@()')
-    name = config.get('make_environment.name') if maker == 'make_environment' else maker
-    return None if name is None else str(name)
 
 
 def _folder_name(folder, task):
@@ -444,7 +437,7 @@ def _variants(method, group, different):
         return group
     names = [binding.rpartition('.')[2] for binding in different]
     folders = [
-        {_folder_name(run.path, _task(run.config)) for run in members}
+        {_folder_name(run.path, task_name(run.config.get)) for run in members}
         for members in variants.values()
     ]
     if len(names) <= 3:

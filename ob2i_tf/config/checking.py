@@ -13,6 +13,8 @@ A parameter without a default is supplied by the caller and cannot be bound; a d
 
 import contextlib
 import importlib
+import inspect
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -90,9 +92,13 @@ def apply(
     run.check_values()
     for binding in unused.values():
         raise binding.error(run.why_unused(binding))
-    for key, binding in bound.items():
-        if binding.parameter and run.consumes(binding):
-            gin.bind_parameter(key, values.to_gin(run.expand(binding.value)))
+    used = [b for b in bound.values() if b.parameter and run.consumes(b)]
+    for selector in {selector for _, selector in run.nodes}:
+        for name in reversed(values.inherited(selector)):
+            for binding in used:
+                if values.selector(binding.name) == name:
+                    key = binding.scope, selector, binding.parameter
+                    gin.bind_parameter(key, values.to_gin(run.expand(binding.value)))
 
 
 class Run:
@@ -135,13 +141,16 @@ class Run:
         return values.expand(value, {name: b.value for name, b in self.macros.items()})
 
     def bindings(self, scopes: tuple[str, ...], selector: str) -> dict[str, Binding]:
-        """{parameter: binding in force} of a node; inner scopes win over outer ones."""
+        """{parameter: binding in force} of a node; inner scopes win over outer ones.
+
+        Within a scope, a class wins over the bases whose constructor it inherits.
+        """
         prefixes = ['/'.join(scopes[:depth]) for depth in range(len(scopes) + 1)]
         return {
             parameter: binding
-            for prefix in prefixes
+            for prefix, owner in itertools.product(prefixes, reversed(values.inherited(selector)))
             for (scope, name, parameter), binding in self._bound.items()
-            if (scope, name) == (prefix, selector)
+            if (scope, name) == (prefix, owner)
         }
 
     def _values(self, scopes, selector):
@@ -156,9 +165,12 @@ class Run:
                 yield reference.scopes or scopes, values.selector(reference.name)
             with contextlib.suppress(ValueError):  # Reported by `check_values`.
                 yield from ((scopes, s) for s in _selected(self.expand(node[name]), p.hint))
-        yield from ((scopes, base) for base in values.bases(selector))
+        inherited = values.inherited(selector)
+        for base in values.bases(selector):  # Its constructor may call theirs.
+            if base not in inherited:
+                yield scopes, base
         for name, parts in _USES.items():
-            if selector in values.REGISTRY.matching_selectors(name):
+            if not set(inherited).isdisjoint(values.REGISTRY.matching_selectors(name)):
                 for part in parts:
                     *inner, part_name = part.split('/')
                     yield (*scopes, *inner), values.selector(part_name)
@@ -177,7 +189,7 @@ class Run:
             return binding.name in self._used_macros
         selector, within = values.selector(binding.name), f'{binding.scope}/'.lstrip('/')
         return any(
-            name == selector and '/'.join([*scopes, '']).startswith(within)
+            '/'.join([*scopes, '']).startswith(within) and selector in values.inherited(name)
             for scopes, name in self.nodes
         )
 
@@ -194,13 +206,23 @@ class Run:
                 f'a macro that nothing in this run uses{values.near(binding.name, wanted)} '
                 '(a parameter is bound as Name.parameter = value)'
             )
-        if any(name == values.selector(binding.name) for _, name in self.nodes):
+        selector = values.selector(binding.name)
+        if any(selector in values.inherited(name) for _, name in self.nodes):
             scopes = {
                 '/'.join(scopes[: i + 1]) for scopes, _ in self.nodes for i in range(len(scopes))
             }
             near = values.near(binding.scope, scopes)
             return f'nothing in this run enters the scope {binding.scope!r}{near}'
-        return f'nothing in this run uses {binding.name}'
+        return f'nothing in this run uses {binding.name}{self._instead(selector)}'
+
+    def _instead(self, selector):
+        """'; Name.parameter is @other' if the run uses another one of the same kind, or ''."""
+        for (_, owner), node in self.nodes.items():
+            for name in values.bindable(owner):
+                for other in self._references(node[name]):
+                    if _akin(selector, values.selector(other.name)):
+                        return f'; {short(owner)}.{name} is {values.text(other)}'
+        return ''
 
     def check_values(self) -> None:
         """Raises a ConfigError if a value is missing or does not fit its parameter."""
@@ -213,6 +235,15 @@ class Run:
                     raise ConfigError(f'{where}{short(selector)}.{name} must be bound')
                 if binding:
                     _check_value(binding, value, p)
+
+
+def _akin(*selectors):
+    """Whether two configurables share a base class of a package's own, or are of one module."""
+    one, other = (values.REGISTRY[selector].wrapped for selector in selectors)
+    if not inspect.isclass(one) or not inspect.isclass(other):
+        return type(one) is type(other) and one.__module__ == other.__module__
+    packages = (base.__module__.partition('.')[0] for base in {*one.__mro__} & {*other.__mro__})
+    return not {'builtins', 'tensorflow', 'tf_keras'}.issuperset(packages)
 
 
 def _key(binding):

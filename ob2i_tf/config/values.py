@@ -150,13 +150,12 @@ class Parameter(typing.NamedTuple):
 
 def parameters(selector: str) -> dict[str, Parameter]:
     """All parameters of a configurable except *args and **kwargs."""
-    configurable = REGISTRY[selector]
-    allowed, denied = configurable.allowlist, configurable.denylist or ()
-    function = configurable.wrapped
-    is_class = inspect.isclass(function)
-    if is_class:
-        function = gin.config._find_class_construction_fn(function)
-    function = inspect.unwrap(function)
+    lists = [
+        (configurable.allowlist, configurable.denylist or ())
+        for configurable in map(REGISTRY.__getitem__, inherited(selector))
+    ]
+    function = _called(selector)
+    is_class = inspect.isclass(REGISTRY[selector].wrapped)
     try:
         hints = typing.get_type_hints(function, include_extras=True)
     except (NameError, TypeError):  # Annotations undefined at run time are not checked.
@@ -166,18 +165,38 @@ def parameters(selector: str) -> dict[str, Parameter]:
         name: Parameter(
             p.default,
             hints.get(name, typing.Any),
-            p.default is not EMPTY and name not in denied and (not allowed or name in allowed),
+            p.default is not EMPTY
+            and all(
+                name not in denied and name in (allowed or [name]) for allowed, denied in lists
+            ),
         )
         for name, p in found
         if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
     }
 
 
+def _called(selector):
+    """The function that a configurable calls: of a class, its constructor."""
+    function = REGISTRY[selector].wrapped
+    if inspect.isclass(function):
+        function = gin.config._find_class_construction_fn(function)
+    return inspect.unwrap(function)
+
+
 def bases(selector: str) -> list[str]:
-    """Configurables that a configurable class inherits from: its constructor may call theirs."""
+    """Configurables that a configurable class inherits from, nearest first."""
     wrapped = REGISTRY[selector].wrapped
-    ancestors = set(wrapped.__mro__[1:]) if inspect.isclass(wrapped) else set()
-    return [name for name, other in REGISTRY.items() if other.wrapped in ancestors]
+    ancestors = wrapped.__mro__[1:] if inspect.isclass(wrapped) else ()
+    return [base.selector for base in map(gin.config._inverse_lookup, ancestors) if base]
+
+
+def inherited(selector: str) -> list[str]:
+    """A configurable, and the bases whose constructor it has in place of its own, nearest first.
+
+    A binding of such a base is one of the configurable, unless that has one itself.
+    """
+    constructor = _called(selector)
+    return [selector, *(base for base in bases(selector) if _called(base) is constructor)]
 
 
 def bindable(selector: str) -> dict[str, Parameter]:

@@ -7,7 +7,7 @@ import gin
 import numpy as np
 import tensorflow as tf
 
-from ob2i_tf import posteriors, types
+from ob2i_tf import networks, posteriors, types
 from ob2i_tf.errors import ConfigError
 from ob2i_tf.linear import lsvi
 from ob2i_tf.parameters import Above, AtLeast, checked
@@ -17,18 +17,16 @@ _COLUMNS = ('phi', 'actions', 'rewards')
 
 @gin.configurable(denylist=['seed', 'prior_seed'])
 @checked
-class LinearQNetwork(tf.keras.Model):
+class LinearQNetwork(networks.QNetwork):
     """K heads that are linear in the features of state-action pairs: [B, A, D] -> [B, K, A].
 
     Args:
-      num_actions: A.
-      num_heads: K.
+      num_actions: Number of actions, A.
+      num_heads: Number of heads, K.
       initial_std: Standard deviation of the initial weights; 1 / sqrt(lambda) is Theorem 1's prior.
       seed: Seed of the weights.
-      prior_seed: Unused.
+      prior_seed: Unused; linear heads have no separate prior.
     """
-
-    trains_output = True
 
     def __init__(
         self,
@@ -54,15 +52,6 @@ class LinearQNetwork(tf.keras.Model):
         values = tf.matmul(tf.cast(observations, tf.float32), self.kernel, transpose_b=True)
         return tf.transpose(values, (0, 2, 1))
 
-    def followed_head(
-        self, observations: Any, heads: Any, seed: Any = None
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        return self(observations, seed), heads
-
-    @property
-    def variable_groups(self) -> list[list[tf.Variable]]:
-        return [self.trainable_variables]
-
 
 @gin.configurable(denylist=['seed'])
 @checked
@@ -75,12 +64,11 @@ class LsviPosterior(posteriors.Posterior):
     Args:
       method: 'ucb' (Jin et al. 2020), 'randomised' (Zanette et al. 2020), or 'greedy', the same
         regression without exploration.
-      horizon: H.
-      regularisation: lambda.
-      bonus_scale: b of 'ucb'; c d H sqrt(log(2 d T / p)) in the theory.
+      horizon: Steps per episode, H.
+      regularisation: Ridge penalty lambda.
+      bonus_scale: Factor b on the bonus of 'ucb'; c d H sqrt(log(2 d T / p)) in the theory.
       noise_scale: Scale of the noise of 'randomised'.
-      lower, upper: alpha_L and alpha_U of 'randomised', the norms between which it turns
-        optimistic.
+      lower, upper: Norms between which 'randomised' turns optimistic, alpha_L and alpha_U.
     """
 
     supports_xla = False  # Its regressions run in NumPy.

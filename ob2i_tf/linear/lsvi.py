@@ -21,13 +21,13 @@ def value_iteration(
         w_h = Lambda_h^-1 sum phi (r + max_a Q_{h+1}(s', a)),  Q_{H+1} = 0
 
     Args:
-      features: [H, n, d], phi of the pairs visited.
-      rewards: [H, n].
-      next_features: [H - 1, n, A, d], phi of all actions at the next state, except after the last
-        step.
-      q_function: (h, weights [d], inverse [d, d]) -> a function from features [..., d] to Q_h
+      features: Features phi of the pairs visited, [H, n, d].
+      rewards: Rewards, [H, n].
+      next_features: Features phi of all actions at the next state, except after the last step,
+        [H - 1, n, A, d].
+      q_function: Maps (h, weights [d], inverse [d, d]) to a function from features [..., d] to Q_h
         [...], which makes values optimistic or random.
-      regularisation: lambda.
+      regularisation: Ridge penalty lambda.
 
     Returns:
       The H functions that `q_function` returned, in the order of steps.

@@ -21,7 +21,7 @@ class Posterior(tf.Module):
     Args:
       network: Online network, with its variables.
       target_network: Target network, with its variables.
-      replay: EpisodeReplay.
+      replay: EpisodeReplay; None where a trained agent is restored.
       num_envs: Number of environments that the agent acts in.
       seed: Seed of all random choices for which the caller passes neither seed nor generator.
     """

@@ -34,9 +34,10 @@ class BayesianLinearPosterior(SingleHeadPosterior):
       regression_period: Copies into the target network per regression.
       regression_transitions: Transitions drawn from replay per regression; fewer while it holds
         fewer.
-      prior_variance, noise_variance: See above.
-      covariance: 'posterior', see above; 'released': prior_variance times that, and I before the
-        first regression (the released code).
+      prior_variance: Prior variance of each weight.
+      noise_variance: Variance of y around the regression.
+      covariance: Covariance of the sample: 'posterior', see above, or 'released', prior_variance
+        times that, and I before the first regression (the released code).
       sample_period: Agent steps per sample; the released code's effective value is 1, its intended
         value 1000.
       initial_std: Standard deviation of the output layer's weights until the first regression.
@@ -154,8 +155,8 @@ def regression_posterior(
     """Bayesian linear regression without intercept, separately for A outputs.
 
     Args:
-      squares: [A, D, D], sum of x x^T.
-      products: [A, D], sum of x y.
+      squares: Sum of x x^T, [A, D, D].
+      products: Sum of x y, [A, D].
       prior_variance: Prior variance of each weight, around 0.
       noise_variance: Variance of the noise of y.
 

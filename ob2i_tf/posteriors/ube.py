@@ -40,9 +40,9 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
     drawn for each action and step.
 
     Args:
-      scale: Their beta.
-      n_steps: n; 1, or 150 for their better variant.
-      initial_variance: mu.
+      scale: Factor on the standard deviation, their beta.
+      n_steps: Number of transitions that y_t sums, n; 1, or 150 for their better variant.
+      initial_variance: Variance of phi in directions never visited, mu.
       hidden_units: ReLU units of u, on the trunk's features.
       initial_output: Initial bias of u's last layer; a positive one is optimistic.
       optimizer: Builds the optimizer of u, see optimizers.py.

@@ -14,6 +14,7 @@ from ob2i_tf.agent import Agent
 from ob2i_tf.errors import ConfigError
 from ob2i_tf.learner import QLearner
 from ob2i_tf.replay import EpisodeReplay
+from ob2i_tf.tracing import check_traced
 from ob2i_tf.training import logs, system
 
 
@@ -23,7 +24,7 @@ class Environment(NamedTuple):
     Attributes:
       observation_shape: Shape of a stack.
       observation_dtype: NumPy dtype.
-      num_actions: A.
+      num_actions: Number of actions, A.
       history: Frames per stack.
       frames_per_step: Emulator frames per agent step.
       max_episode_steps: Agent steps of the longest game; 0 if it is unlimited or unknown.
@@ -73,26 +74,21 @@ class Parts(NamedTuple):
     @property
     def modules(self) -> dict[str, tf.Module]:
         """{name: part whose variables must be finite}; networks first, which errors then name."""
-        networks = {
+        return {
             'online network': self.learner.network,
             'target network': self.learner.target_network,
+            **{n: part for n, part in self.variables.items() if isinstance(part, tf.Module)},
         }
-        parts = {n: part for n, part in self.variables.items() if isinstance(part, tf.Module)}
-        return {**networks, **parts}
 
     def num_traces(self) -> int:
         """Number of times that TensorFlow traced compiled functions."""
-        parts: tuple[Any, ...] = (
-            self.learner,
-            self.posterior,
-            self.update,
-            self.agent.policy,
-            self.evaluation_policy,
+        policies = self.agent.policy, self.evaluation_policy
+        parts: tuple[Any, ...] = self.learner, self.posterior, self.update, *policies
+        return sum(
+            function.experimental_get_tracing_count()
+            for part in parts
+            for function in part.compiled_functions()
         )
-        functions: list[Any] = [
-            function for part in parts for function in part.compiled_functions()
-        ]
-        return sum(function.experimental_get_tracing_count() for function in functions)
 
 
 def inspect_environment(environment: Callable) -> Environment:
@@ -101,7 +97,7 @@ def inspect_environment(environment: Callable) -> Environment:
     Args:
       environment: Factory, see `build`.
     """
-    with contextlib.closing(environment(num_envs=1)) as env:
+    with contextlib.closing(environment(num_envs=1, seed=0)) as env:
         return Environment(
             observation_shape=env.single_observation_space.shape,
             observation_dtype=env.single_observation_space.dtype,
@@ -113,13 +109,74 @@ def inspect_environment(environment: Callable) -> Environment:
         )
 
 
-def build_network(network: Callable, environment: Environment, **keywords: Any) -> tf.keras.Model:
-    """Makes a network for an environment and creates its variables."""
-    return networks.build(
-        network(environment.num_actions, **keywords),
-        environment.observation_shape,
-        environment.observation_dtype,
+def build_networks(
+    network: Callable, facts: Environment, seed: int
+) -> tuple[networks.QNetwork, networks.QNetwork]:
+    """Makes the online and the target network and creates their variables.
+
+    Args:
+      network: Factory, see `build`.
+      facts: Facts about the environment.
+      seed: Seed of the run.
+
+    Raises:
+      ConfigError: `network` cannot be a factory of networks.
+      ValueError: See `networks.build`.
+    """
+    _check_factory('Runner.network', network, networks.QNetwork)
+    prior_seed = _seed_of(seed, 'prior')
+    online, target = (
+        networks.build(
+            network(facts.num_actions, seed=_seed_of(seed, name), prior_seed=prior_seed),
+            facts.observation_shape,
+            facts.observation_dtype,
+        )
+        for name in ('network', 'target_network')
     )
+    return online, target
+
+
+def build_posterior(
+    posterior: Callable,
+    facts: Environment,
+    pair: Sequence[networks.QNetwork],
+    replay: EpisodeReplay | None,
+    num_envs: int,
+    seed: int,
+) -> posteriors.Posterior:
+    """Makes the posterior.
+
+    Args:
+      posterior: Factory, see `build`.
+      facts: Facts about the environment.
+      pair: Online and target network.
+      replay: The replay; None where a trained agent is restored.
+      num_envs: Number of environments that train in lockstep.
+      seed: Seed of the run.
+
+    Raises:
+      ConfigError: `posterior` cannot be a factory of posteriors, or what it makes has no values
+        [B, K, A] for observations.
+    """
+    _check_factory('Runner.posterior', posterior, posteriors.Posterior)
+    belief = posterior(*pair, replay, num_envs, _seed_of(seed, 'posterior'))
+    observations = tf.TensorSpec((None, *facts.observation_shape), facts.observation_dtype)
+    for values, arguments, of in (
+        (belief.sample, (observations, tf.TensorSpec([2], tf.int32)), 'and a seed [2] to samples'),
+        (belief.mean, (observations,), 'to means'),
+    ):
+        check_traced(
+            'Runner.posterior',
+            values,
+            arguments,
+            (None, pair[0].num_heads, facts.num_actions),
+            f'observations [B, ...] {of} [B, K, A]',
+        )
+    return belief
+
+
+def _seed_of(seed, name):
+    return seeds.small_integer(seeds.stream(seed, name))
 
 
 def build(
@@ -143,12 +200,15 @@ def build(
     Every argument that is a part is a factory, usually a class:
 
       environment(num_envs=, seed=) -> VectorEnv, see the package environments;
-      network(num_actions, seed=, prior_seed=) -> tf.keras.Model, see networks.py;
+      network(num_actions, seed=, prior_seed=) -> QNetwork, see networks.py;
       replay(observation_shape, history=, seed=, observation_dtype=), see replay.py;
       learner(network, target_network, seed, xla=), see learner.py;
       posterior(network, target_network, replay, num_envs, seed), see posteriors/;
       update(replay, network, target_network, double_q_values, seed, xla=), see updates.py;
       agent(learner, posterior, update, replay, num_envs, rng, timers, xla=), see agent.py.
+
+    To restore a trained agent, `restore` makes only the environment, the networks and the
+    posterior, as here except that the posterior's replay is None.
 
     Args:
       seed: Seed of the run.
@@ -160,22 +220,14 @@ def build(
       ConfigError: An argument cannot be a factory of its part.
       ValueError: A full replay would exceed the machine's memory.
     """
-    _check_factory('Runner.network', network, tf.keras.Model)
     _check_factory('Runner.replay', replay, EpisodeReplay)
     _check_factory('Runner.learner', learner, QLearner)
-    _check_factory('Runner.posterior', posterior, posteriors.Posterior)
     _check_factory('Runner.update', update, updates.Update)
     _check_factory('Runner.agent', agent, Agent)
 
-    def seed_of(name):
-        return seeds.small_integer(seeds.stream(seed, name))
-
     facts = inspect_environment(environment)
     shape = facts.observation_shape
-    online, target = (
-        build_network(network, facts, seed=seed_of(name), prior_seed=seed_of('prior'))
-        for name in ('network', 'target_network')
-    )
+    online, target = build_networks(network, facts, seed)
     memory = replay(
         shape[:-1] if facts.history > 1 else shape,
         history=facts.history,
@@ -183,10 +235,15 @@ def build(
         observation_dtype=facts.observation_dtype,
     )
     check_memory(memory)
-    student = learner(online, target, seed_of('learner'), xla='gradient_step' in xla)
-    belief = posterior(online, target, memory, num_envs, seed_of('posterior'))
+    student = learner(online, target, _seed_of(seed, 'learner'), xla='gradient_step' in xla)
+    belief = build_posterior(posterior, facts, (online, target), memory, num_envs, seed)
     batches = update(
-        memory, online, target, belief.double_q_values, seed_of('update'), xla='targets' in xla
+        memory,
+        online,
+        target,
+        belief.double_q_values,
+        _seed_of(seed, 'update'),
+        xla='targets' in xla,
     )
     timers = logs.Timers()
     actor = agent(

@@ -108,14 +108,15 @@ def read_newest(directory: Path, read: Callable[[Path], object]) -> list[Path]:
 
     Args:
       directory: Folder of the checkpoints.
-      read: Called with the folder of one checkpoint. If it raises anything, it is called with the
-        next older one, since the content of a verified file can still be unusable.
+      read: Called with the folder of one checkpoint. If it raises anything but a MemoryError, it is
+        called with the next older one, since the content of a verified file can be unusable.
 
     Returns:
       The newer checkpoints that were skipped as damaged.
 
     Raises:
       CheckpointError: There are checkpoints, but none can be restored.
+      MemoryError: Nothing is known about the checkpoints.
     """
     paths = newest_first(directory)
     faults: list[str] = []
@@ -125,6 +126,8 @@ def read_newest(directory: Path, read: Callable[[Path], object]) -> list[Path]:
             try:
                 read(path)
                 return paths[: len(faults)]
+            except MemoryError:
+                raise
             except Exception as error:
                 fault = _described(error)
         faults.append(fault)
@@ -139,11 +142,21 @@ def read_newest(directory: Path, read: Callable[[Path], object]) -> list[Path]:
 
 def newest_first(directory: Path) -> list[Path]:
     """Folders of all checkpoints in a folder, intact or not; [] if the folder is missing."""
+    return sorted(filter(_parse, _paths(directory)), key=_parse, reverse=True)
+
+
+def none_in(directory: Path) -> str:
+    """Says that a folder has no checkpoint, and names other files in it that may be meant."""
+    names = sorted(path.name for path in _paths(directory) if not path.name.startswith('.'))
+    only = f', only {", ".join(names)}: a checkpoint is named by its agent steps' if names else ''
+    return f'no checkpoint in {directory}{only}'
+
+
+def _paths(directory):
     try:
-        paths = list(directory.iterdir())
+        return list(directory.iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return sorted(filter(_parse, paths), key=_parse, reverse=True)
 
 
 def agent_steps(path: Path) -> int:
@@ -223,6 +236,8 @@ def find_damage(path: str | Path) -> str:
         for name, saved in files.items():
             if disk.fingerprint(path / name) != saved:
                 return f'{name} differs from the saved file'
+    except MemoryError:
+        raise
     except Exception as error:  # A damaged manifest may hold anything.
         return _described(error)
     return ''

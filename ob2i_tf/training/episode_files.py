@@ -87,6 +87,7 @@ class EpisodeFiles:
             empty.
           ValueError: The replay was saved with other frames or another history, or exceeds the
             capacity.
+          MemoryError: The episodes do not fit into memory; the replay is empty.
         """
         try:
             content = {name: value for name, value in manifest.items() if name != 'sha256'}
@@ -112,7 +113,7 @@ class EpisodeFiles:
         self.replay.clear(manifest['first_id'], manifest['first_transition_id'])
         try:
             self._load_segments(manifest)
-        except ReplayDamagedError:
+        except (ReplayDamagedError, MemoryError):
             self.replay.clear()
             raise
         self.replay.rng.bit_generator.state = manifest['rng']
@@ -209,6 +210,8 @@ class EpisodeFiles:
             path = self._path(segment)
             try:
                 self._load_segment(path, segment)
+            except MemoryError:
+                raise
             except Exception as error:  # A damaged file may hold anything.
                 raise ReplayDamagedError(f'{path} cannot be read: {error!r}') from error
         if (self.replay.num_episodes, self.replay.num_transitions) != (

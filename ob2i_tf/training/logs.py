@@ -27,7 +27,7 @@ from tensorboard.compat.proto import event_pb2, summary_pb2
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from ob2i_tf.errors import CheckpointError, ConfigError
-from ob2i_tf.training import disk
+from ob2i_tf.training import checkpoints, disk
 from ob2i_tf.training.run_folder import COLUMNS, RunFolder
 
 
@@ -195,6 +195,7 @@ class RunLogs:
     Raises:
       CheckpointError: Several iterations are logged but there is no checkpoint, or a table no
         longer matches its checkpoint.
+      UserError: train.csv cannot be read.
     """
 
     def __init__(self, folder: RunFolder, iteration: int = 0, seen: dict[str, dict] | None = None):
@@ -285,15 +286,15 @@ class RunLogs:
 
     @staticmethod
     def _check_new(folder):
-        rows = len(folder.rows('train'))
+        rows, none = len(folder.read_rows('train')), checkpoints.none_in(folder.checkpoints)
         if rows > 1:
             raise CheckpointError(
-                f'{folder} has several logged iterations but no checkpoint; move the folder to '
+                f'{folder} has several logged iterations but {none}; move the run folder away to '
                 'start over'
             )
         if rows == 1:  # For example, killed between the row of an iteration and its checkpoint.
             logging.warning(
-                '%s has one logged iteration but no checkpoint: the run starts over.', folder
+                '%s has one logged iteration but %s: the run starts over.', folder, none
             )
 
 
@@ -369,12 +370,11 @@ class Profile:
         self._first, self._last = agent_steps or (math.inf, math.inf)
         self._folder = folder
         self._recording = contextlib.ExitStack()
-        self._started = False
 
     def update(self, agent_steps: int) -> None:
         """Starts or stops the profiler, if this agent step is the first or the last."""
-        if not self._started and self._first <= agent_steps < self._last:
-            self._started = True
+        if self._first <= agent_steps < self._last:
+            self._first = math.inf
             folder = self._recording.enter_context(disk.tensorflow_path(self._folder))
             tf.profiler.experimental.start(folder)
             self._recording.callback(tf.profiler.experimental.stop)

@@ -25,6 +25,7 @@ from absl import flags, logging
 from ob2i_tf import cli, config
 from ob2i_tf.errors import ConfigError, UserError
 from ob2i_tf.training import system
+from ob2i_tf.training.run_folder import task_name
 
 
 def _flag_values():
@@ -144,7 +145,7 @@ def _run(argv):
 
     config.apply(layers)
     base_dir = values.base_dir or default_base_dir(
-        values.gin_files[-1], config.value('make_environment.name'), config.value('Runner.seed')
+        values.gin_files[-1], str(task_name(config.value)), config.value('Runner.seed')
     )
     with config.construction_errors():
         run = runner.Runner(base_dir=os.path.expanduser(base_dir))

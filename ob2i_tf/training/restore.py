@@ -51,28 +51,32 @@ def restore(directory: str | Path, allow_imports: Iterable[str] = ()) -> Trained
     bound = config.bound(Runner)
     system.set_up(bound['tf32'])
     with config.construction_errors():
-        environment = build.inspect_environment(bound['environment'])
-        pair = [build.build_network(bound['network'], environment) for _ in range(2)]
-        posterior = bound['posterior'](*pair, None, bound['num_envs'], 0)
-    agent_steps: list[int] = []
+        facts = build.inspect_environment(bound['environment'])
+        pair = build.build_networks(bound['network'], facts, bound['seed'])
+        posterior = build.build_posterior(
+            bound['posterior'], facts, pair, None, bound['num_envs'], bound['seed']
+        )
+        policy = acting.Policy(
+            posterior,
+            bound['evaluation_preferences'],
+            bound['evaluation_tie_break'],
+            bound['evaluation_belief'],
+            name='Runner.evaluation_preferences',
+        )
+        agent_steps: list[int] = []
 
-    def read(checkpoint: Path) -> None:
-        state = checkpoints.read_state(checkpoint)
-        status = checkpoints.read_variables(checkpoint, tf.train.Checkpoint(posterior=posterior))
-        status.assert_existing_objects_matched().expect_partial()
-        arrays = checkpoints.read_arrays(checkpoint)
-        posterior.set_state(checkpoints.arrays_of('posterior', arrays))
-        agent_steps.append(state['agent']['agent_steps'])
+        def read(checkpoint: Path) -> None:
+            state = checkpoints.read_state(checkpoint)
+            variables = tf.train.Checkpoint(posterior=posterior)
+            status = checkpoints.read_variables(checkpoint, variables)
+            status.assert_existing_objects_matched().expect_partial()
+            arrays = checkpoints.read_arrays(checkpoint)
+            posterior.set_state(checkpoints.arrays_of('posterior', arrays))
+            agent_steps.append(state['agent']['agent_steps'])
 
-    checkpoints.read_newest(folder.checkpoints, read)
+        checkpoints.read_newest(folder.checkpoints, read)
     if not agent_steps:
-        raise CheckpointError(f'no checkpoint in {folder.checkpoints}')
-    policy = acting.Policy(
-        posterior,
-        bound['evaluation_preferences'],
-        bound['evaluation_tie_break'],
-        bound['evaluation_belief'],
-    )
+        raise CheckpointError(checkpoints.none_in(folder.checkpoints))
     return TrainedAgent(
         posterior, policy, bound['evaluation_epsilon'], agent_steps[-1], bound['environment']
     )

@@ -13,6 +13,7 @@ import platform
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -162,10 +163,25 @@ class RunFolder:
     def rows(self, table: str) -> list[dict[str, str]]:
         """The complete rows of a table; [] if it cannot be read."""
         try:
-            text = disk.read_text(self.table(table), errors='replace')
-        except OSError:
+            return self.read_rows(table)
+        except UserError:
             return []
-        return list(csv.DictReader(text[: text.rfind('\n') + 1].splitlines()))
+
+    def read_rows(self, table: str) -> list[dict[str, str]]:
+        """The complete rows of a table; [] if it is missing.
+
+        Raises:
+          UserError: The table cannot be read; the error names its file.
+        """
+        path = self.table(table)
+        try:
+            text = disk.read_text(path, errors='replace')
+            text = text.partition('\0')[0]  # NULs are what a power cut leaves of unwritten rows.
+            return list(csv.DictReader(text[: text.rfind('\n') + 1].splitlines()))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except (OSError, csv.Error) as error:
+            raise UserError(f'{path} cannot be read: {error}') from error
 
     def newest_checkpoint(self) -> Path | None:
         """Path of the newest checkpoint, intact or not; None if no checkpoint can be listed."""
@@ -182,6 +198,22 @@ class RunFolder:
         while rows and not _reached(rows[-1], saved):  # The row comes before the checkpoint.
             rows.pop()
         return len(rows)
+
+
+def task_name(value: Callable[[str], Any]) -> str | None:
+    """The task of a run in paths and reports.
+
+    Args:
+      value: Maps 'Name.parameter' to its value in the configuration, such as `config.value`.
+
+    Returns:
+      The name of the environment, or of the function that a user bound to Runner.environment; None
+      if the configuration has neither.
+    """
+    maker = str(value('Runner.environment') or '@make_environment').strip('@()')
+    maker = maker.rpartition('/')[2].rpartition('.')[2]  # Without scopes and modules.
+    name = value('make_environment.name') if maker == 'make_environment' else maker
+    return None if name is None else str(name)
 
 
 def find_runs(path: str | Path, damaged: bool = False) -> list[Path]:

@@ -25,7 +25,7 @@ from ob2i_tf import (
     seeds,
     updates,
 )
-from ob2i_tf.agent import Agent, check_schedule
+from ob2i_tf.agent import Agent
 from ob2i_tf.environments.checked_env import CheckedVectorEnv
 from ob2i_tf.errors import ConfigError, UserError
 from ob2i_tf.learner import QLearner
@@ -122,10 +122,7 @@ class Runner:
         self.folder.check_config(config.resolved_config())
         self.folder.check_unlinked()
         system.report(require_gpu)
-        system.set_up(tf32)  # Before a schedule of the user's may compute with TensorFlow.
-        epsilon = config.bound(Agent)['epsilon']
-        if callable(epsilon):  # It is not if the user's own agent leaves it unbound.
-            check_schedule(epsilon, num_iterations * training_steps)
+        system.set_up(tf32)
         self.parts = build.build(
             seed=seed,
             num_envs=num_envs,
@@ -141,6 +138,7 @@ class Runner:
             evaluation_belief=evaluation_belief,
             xla=xla,
         )
+        self.parts.agent.check_schedule(num_iterations * training_steps)
         build.warn_of_long_games(
             self.parts, training_steps // num_envs, evaluation_steps // evaluation_envs
         )

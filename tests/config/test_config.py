@@ -16,7 +16,7 @@ import pytest
 from ob2i_tf import config, environments
 from ob2i_tf.config import checking, renamed, values
 from ob2i_tf.errors import ConfigError
-from ob2i_tf.parameters import AtLeast, Selects, Within
+from ob2i_tf.parameters import AtLeast, Selects, Within, checked
 from tests.processes import start
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,6 +24,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @gin.configurable(module='config_test')
 def decay(step, rate: float = 0.5):
+    return rate**step
+
+
+@gin.configurable(module='config_test')
+def quick_decay(step, rate: float = 0.1):
     return rate**step
 
 
@@ -474,7 +479,10 @@ ATARI = '--gin_files=ob2i_atari.gin'
         ([ATARI, '--gin_bindings=EpisodeReplay.history = 2'], ['EpisodeReplay.history']),
         ([ATARI, '--gin_bindings=MultiHeadQNetwork.seed = 2'], ['MultiHeadQNetwork.seed']),
         ([ATARI, '--gin_bindings=Runner.num_envs = 7'], ['Runner.num_envs = 7']),
-        ([ATARI, '--gin_bindings=TransitionUpdate.double_q = True'], ['TransitionUpdate.double_q']),
+        (
+            [ATARI, '--gin_bindings=TransitionUpdate.double_q = True'],
+            ['uses TransitionUpdate; Runner.update is @EpisodicUpdate'],
+        ),
     ],
 )
 def test_a_wrong_command_line_ends_with_one_line(tmp_path, arguments, parts):
@@ -519,3 +527,68 @@ def test_bindings_of_a_base_class_reach_its_subclass():
 
     load('Trial.update = @DerivedTrial', 'Early.beta = 0.25', 'DerivedTrial.extra = 2')
     assert 'Early.beta = 0.25' in resolved() and 'DerivedTrial.extra = 2' in resolved()
+
+
+@gin.configurable(module='config_test', denylist=['network'])
+class Demanding:
+    """Its parameters are checked, so that gin sees what must be bound."""
+
+    @checked
+    def __init__(self, network, size: int = gin.REQUIRED, decay: float = 0.5, seed: int = 0):
+        self.size, self.decay = size, decay
+
+
+@gin.configurable(module='config_test', denylist=['seed'])
+class Heir(Demanding):
+    pass
+
+
+@gin.configurable(module='config_test')
+class HeirOfHeir(Heir):
+    pass
+
+
+def test_the_part_in_place_of_an_unused_one_is_named():
+    with pytest.raises(ConfigError, match='nothing in this run uses Late$'):
+        load('Late.double_q = True')
+    with pytest.raises(ConfigError, match='uses Heir; Trial.update is @Demanding$'):
+        load('x = @Demanding', 'Trial.update = %x', 'Demanding.size = 3', 'Heir.size = 4')
+    with pytest.raises(ConfigError, match='uses quick_decay; Trial.schedule is @decay$'):
+        load('quick_decay.rate = 0.1')
+
+
+def test_a_binding_of_a_base_class_is_one_of_a_subclass_without_a_constructor():
+    load('Trial.update = @HeirOfHeir', 'Demanding.size = 3', 'Heir.decay = 0.25')
+    made = HeirOfHeir(None)
+    assert (made.size, made.decay) == (3, 0.25)
+    text = resolved()
+    assert 'HeirOfHeir.decay = 0.25\nHeirOfHeir.size = 3\n\n' in text
+    assert '\nHeir.' not in text and 'Demanding' not in text
+    load(text)
+    assert resolved() == text
+    made = HeirOfHeir(None)
+    assert (made.size, made.decay) == (3, 0.25)
+
+
+def test_what_a_subclass_binds_itself_wins():
+    load(
+        'Trial.update = @a/Heir', 'Heir.size = 3', 'Demanding.size = 2', 'a/Demanding.decay = 0.75'
+    )
+    with gin.config_scope('a'):
+        made = Heir(None)
+    assert (made.size, made.decay) == (3, 0.75)
+    text = resolved()
+    load(text)
+    assert resolved() == text and 'a/Heir.decay = 0.75\na/Heir.size = 3\n' in text
+
+
+def test_errors_of_bindings_that_a_subclass_inherits():
+    with pytest.raises(ConfigError, match='^Heir.size must be bound$'):
+        load('Trial.update = @Heir')
+    with pytest.raises(ConfigError, match="Demanding.size: expected int, got '3'"):
+        load('Trial.update = @Heir', "Demanding.size = '3'")
+    with pytest.raises(ConfigError, match='nothing in this run uses Heir'):
+        load('Trial.update = @Demanding', 'Demanding.size = 3', 'Heir.size = 4')
+    for name in ('HeirOfHeir.seed', 'Heir.seed', 'Heir.network'):
+        with pytest.raises(ConfigError, match=f'{name}: cannot be bound'):
+            load('Trial.update = @HeirOfHeir', 'Demanding.size = 3', f'{name} = 1')

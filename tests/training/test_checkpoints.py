@@ -67,7 +67,6 @@ def test_a_damaged_manifest_is_skipped(folder, damage, says):
         OSError(5, 'Input/output error'),
         KeyError('agent'),
         RecursionError(),
-        MemoryError(),
         errors.CheckpointError('of another format'),
     ],
 )
@@ -83,13 +82,18 @@ def test_a_checkpoint_that_cannot_be_read_is_skipped(folder, error):
     assert {path.name for path in folder.iterdir()} == {'000000000010', 'damaged-000000000020'}
 
 
-def test_an_interrupt_is_no_damage(folder):
+@pytest.mark.parametrize('error', [KeyboardInterrupt, MemoryError])
+def test_an_interrupt_or_too_little_memory_is_no_damage(folder, error, monkeypatch):
     def read(path):
-        raise KeyboardInterrupt
+        raise error
 
-    with pytest.raises(KeyboardInterrupt):
-        checkpoints.read_newest(folder, read)
-    assert len(list(folder.iterdir())) == 2
+    before = {path.name for path in folder.iterdir()}
+    with pytest.raises(error):
+        Checkpoints(folder).restore(read)
+    monkeypatch.setattr(disk, 'fingerprint', read)  # Nor while a checkpoint is verified.
+    with pytest.raises(error):
+        Checkpoints(folder).restore(lambda path: None)
+    assert {path.name for path in folder.iterdir()} == before
 
 
 def test_where_all_are_damaged_the_newest_is_explained(folder):

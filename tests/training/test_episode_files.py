@@ -227,6 +227,19 @@ def test_a_file_that_changes_after_it_was_verified(tmp_path, monkeypatch):
     assert numbers_in(files.replay) == {5}
 
 
+def test_too_little_memory_is_no_damage(tmp_path, monkeypatch):
+    def no_memory(length):
+        raise MemoryError(f'no bytes for {length} frames')
+
+    manifest, files = _save(_filled(tmp_path, 6)), _filled(tmp_path, 3)
+    with monkeypatch.context() as patch, pytest.raises(MemoryError):
+        patch.setattr(files.replay, 'new_frames', no_memory)
+        files.load(manifest)
+    assert files.replay.num_episodes == files.replay.num_transitions == 0
+    files.load(manifest)
+    assert numbers_in(files.replay) == set(range(6))
+
+
 def test_an_edited_manifest(tmp_path):
     files = _filled(tmp_path, 6)
     manifest = _save(files)

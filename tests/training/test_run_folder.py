@@ -6,7 +6,9 @@ import pytest
 
 from ob2i_tf import evaluate
 from ob2i_tf.analysis import load
-from ob2i_tf.training.run_folder import RunFolder, find_runs
+from ob2i_tf.errors import CheckpointError, UserError
+from ob2i_tf.training import logs
+from ob2i_tf.training.run_folder import RunFolder, find_runs, task_name
 from tests.analysis.folders import write_run
 
 
@@ -40,6 +42,10 @@ def test_links_are_followed_and_loops_end(tmp_path):
         ('0,20\n1,40\n2,6', ['000000000060'], 2),
         ('0,\n1,40\n', ['000000000040'], 2),
         ('0,20\n1,?\n', ['000000000040'], 1),
+        ('0,20\n1,\0\n', ['000000000040'], 1),
+        ('0,20\n\0\0\n\0', ['000000000040'], 1),
+        ('0,20\n' + 2 * 10**5 * '1', ['000000000040'], 1),
+        ('0,20\n' + 2 * 10**5 * '1' + '\n', ['000000000040'], 0),  # Longer than csv reads.
     ],
 )
 def test_an_iteration_counts_once_a_checkpoint_holds_it(tmp_path, rows, checkpoints, saved):
@@ -60,3 +66,44 @@ def test_all_that_read_run_folders_find_them_once(tmp_path):
     assert evaluate.run_folders([runs, away, tmp_path]) == [away]
     (run,), problems = load.load([runs, tmp_path])
     assert run.path.resolve() == away and not problems
+
+
+@pytest.mark.parametrize(
+    'bindings, task',
+    [
+        ({'make_environment.name': 'Pong'}, 'Pong'),
+        ({'Runner.environment': '@make_environment', 'make_environment.name': 'Pong'}, 'Pong'),
+        ({'Runner.environment': '@own.make_sea', 'make_environment.name': 'Pong'}, 'make_sea'),
+        ({'Runner.environment': '@scope/make_sea'}, 'make_sea'),
+        ({}, None),
+    ],
+)
+def test_a_task_is_the_environment_or_the_function_that_makes_it(bindings, task):
+    assert task_name(bindings.get) == task
+
+
+def test_rows_that_cannot_be_read_are_not_written_over(tmp_path):
+    folder = RunFolder(tmp_path)
+    path = folder.table('train')
+    path.write_text('iteration,agent_steps\n0,20\n' + 2 * 10**5 * '1' + '\n')
+    before = path.read_bytes()
+    with pytest.raises(UserError, match=f'^{path} cannot be read: field larger'):
+        logs.RunLogs(folder)
+    assert path.read_bytes() == before
+    path.unlink()
+    path.symlink_to('/dev/zero')
+    with pytest.raises(UserError, match=f'^{path} cannot be read: .*Not a regular file'):
+        logs.RunLogs(folder)
+
+
+def test_folders_that_are_not_named_like_checkpoints_are_named(tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.table('train').write_text('iteration,agent_steps\n0,20\n1,40\n')
+    (folder.checkpoints / 'best').mkdir(parents=True)
+    (folder.checkpoints / '.writing-000000000040').mkdir()
+    with pytest.raises(CheckpointError) as error:
+        logs.RunLogs(folder)
+    assert f'no checkpoint in {folder.checkpoints}, only best: a checkpoint is' in str(error.value)
+    (folder.checkpoints / 'best').rmdir()
+    with pytest.raises(CheckpointError, match=f'no checkpoint in {folder.checkpoints}; move'):
+        logs.RunLogs(folder)

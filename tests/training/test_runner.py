@@ -14,10 +14,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from ob2i_tf.agent import Agent
-from ob2i_tf.training import build, checkpoints, loop, run_folder
+from ob2i_tf.training import build, checkpoints, loop, run_folder, run_state
 from ob2i_tf.training.run_folder import COLUMNS
 from tests.processes import start
 
@@ -345,7 +346,9 @@ def test_rows_without_a_checkpoint_are_not_written_over(straight, tmp_path):
     assert len(rows(other, 'train')) == 5
     one_row = (other / 'train.csv').read_text().splitlines(keepends=True)[:2]
     (other / 'train.csv').write_text(''.join(one_row))
-    assert 'no checkpoint: the run starts over' in run(other, Runner__num_iterations=1)
+    assert f'no checkpoint in {other}/checkpoints: the run starts over' in run(
+        other, Runner__num_iterations=1
+    )
     assert rows(other, 'train') == rows(base_dir, 'train')[:2]
 
 
@@ -568,6 +571,18 @@ def test_nan_stops_the_run_and_keeps_the_last_good_checkpoint(straight, tmp_path
     assert kept.name == '000000000120' and not checkpoints.find_damage(kept)
 
 
+def _check_with_too_little_memory():
+    run_state.check_finite = lambda when, **modules: tf.zeros(10**15)
+
+
+def test_lack_of_memory_where_nan_is_looked_for_is_no_error_of_the_disk(tmp_path):
+    before, output = (_check_with_too_little_memory,), tmp_path / 'stderr'
+    process = start(arguments(tmp_path / 'run', Runner__num_iterations=1), output, before=before)
+    process.join()
+    last = output.read_text().splitlines()[-1]
+    assert process.exitcode == 1 and last.startswith('error: out of memory with '), last
+
+
 def test_scores_are_raw_and_returns_are_clipped(tmp_path):
     run(
         tmp_path / 'run',
@@ -614,22 +629,106 @@ def test_a_part_that_is_none_is_named(tmp_path, name, value, what):
     assert not (tmp_path / 'run').exists()
 
 
+def run_own(folder, module, file, base_dir, status=0, files='own.gin', **settings):
+    """Trains own.gin, which imports own.py; returns what it printed."""
+    (folder / 'own.py').write_text(module)
+    (folder / 'own.gin').write_text(f"import own\ninclude 'ob2i_deep_sea.gin'\n{file}\n")
+    settings = {'Runner__num_iterations': 1, 'Runner__training_steps': 60, **settings}
+    bindings = [f'{name.replace("__", ".")} = {value}' for name, value in settings.items()]
+    argv = ['run', f'--gin_files={files}', f'--base_dir={base_dir}']
+    argv += [f'--gin_bindings={binding}' for binding in bindings]
+    process = start(argv, output=folder / 'stderr', cwd=folder)
+    process.join()
+    printed = (folder / 'stderr').read_text()
+    assert process.exitcode == status, printed
+    return printed
+
+
 def test_an_agent_that_passes_its_arguments_on_trains(tmp_path):
     """gin sees no `epsilon` in its signature; the schedule is that of its base class."""
-    (tmp_path / 'own_agent.py').write_text(
+    run_own(
+        tmp_path,
         'import gin\n'
         'from ob2i_tf.agent import Agent\n\n\n'
         '@gin.configurable\n'
         'class OwnAgent(Agent):\n'
         '    def __init__(self, *args, **kwargs):\n'
-        '        super().__init__(*args, **kwargs)\n'
+        '        super().__init__(*args, **kwargs)\n',
+        'Runner.agent = @OwnAgent',
+        tmp_path / 'run',
     )
-    (tmp_path / 'own.gin').write_text(
-        "import own_agent\ninclude 'ob2i_deep_sea.gin'\nRunner.agent = @OwnAgent\n"
+
+
+SCHEDULES = """
+import gin
+import tensorflow as tf
+
+
+@gin.configurable
+def after_set_up(agent_steps):
+    if tf.config.experimental.tensor_float_32_execution_enabled():  # As TensorFlow starts.
+        raise RuntimeError('devices are not set up')
+    return float(tf.minimum(1.0, 0.1))
+
+
+@gin.configurable
+def above_one_in_the_end(agent_steps):
+    return agent_steps / 59
+"""
+
+
+def test_a_schedule_is_checked_after_devices_are_set_up_and_before_anything_is_written(tmp_path):
+    """A GPU can no longer be set up once TensorFlow has computed anything."""
+    run_own(tmp_path, SCHEDULES, 'Agent.epsilon = @after_set_up', tmp_path / 'run')
+    base_dir = tmp_path / 'wrong'
+    settings = {'status': 2, 'Agent__epsilon': '@above_one_in_the_end'}
+    last = run_own(tmp_path, SCHEDULES, '', base_dir, **settings).splitlines()[-1]
+    assert last.startswith('error: Agent.epsilon must map agent steps to a number in 0..1')
+    assert last.endswith('at 60') and not base_dir.exists()
+    agent = '@gin.configurable\nclass Mine(Agent):\n    pass\n'
+    module = f'from ob2i_tf.agent import Agent\n{SCHEDULES}\n\n{agent}'
+    file = 'Runner.agent = @Mine\nMine.epsilon = @above_one_in_the_end'
+    assert run_own(tmp_path, module, file, base_dir, status=2).splitlines()[-1] == last
+
+
+PARTS = """
+import gin
+from ob2i_tf import agent, learner, posteriors, replay, updates
+
+for part in (
+    agent.Agent,
+    learner.QLearner,
+    posteriors.EnsemblePosterior,
+    replay.EpisodeReplay,
+    updates.EpisodicUpdate,
+):
+    name = f'My{part.__name__}'
+    globals()[name] = gin.configurable(name, module='own')(type(name, (part,), {}))
+"""
+
+
+def test_subclasses_without_a_constructor_take_the_bindings_of_their_base_classes(tmp_path):
+    """The run is that of the base classes, and of its own config.gin."""
+    own = (
+        'Runner.agent = @MyAgent',
+        'Runner.learner = @MyQLearner',
+        'Runner.posterior = @MyEnsemblePosterior',
+        'Runner.replay = @MyEpisodeReplay',
+        'Runner.update = @MyEpisodicUpdate',
+        'Agent.discount = 0.5',
+        'Agent.learning_starts = 20',
+        'QLearner.loss = @huber',
+        'EpisodeReplay.capacity_transitions = 45',
+        'EpisodicUpdate.beta = 0.25',
     )
-    bindings = ('Runner.num_iterations = 1', 'Runner.training_steps = 60')
-    argv = ['run_experiment.py', '--gin_files=own.gin', f'--base_dir={tmp_path / "run"}']
-    argv += [f'--gin_bindings={binding}' for binding in bindings]
-    process = start(argv, output=tmp_path / 'stderr', cwd=tmp_path)
-    process.join()
-    assert process.exitcode == 0, (tmp_path / 'stderr').read_text()
+    bases = [line for line in own if '@My' not in line]
+    folders = [tmp_path / name for name in ('bases', 'own', 'again')]
+    run_own(tmp_path, PARTS, '\n'.join(bases), folders[0])
+    run_own(tmp_path, PARTS, '\n'.join(own), folders[1])
+    text = (folders[1] / 'config.gin').read_text()
+    assert 'MyAgent.discount = 0.5' in text and 'MyEpisodeReplay.capacity_transitions = 45' in text
+    assert not re.search(r'^(Agent|QLearner|EpisodeReplay|EpisodicUpdate)\.', text, re.M)
+    run_own(tmp_path, PARTS, '', folders[2], files=folders[1] / 'config.gin')
+    assert all_rows(folders[0]) == all_rows(folders[1]) == all_rows(folders[2])
+    assert (folders[2] / 'config.gin').read_text() == text
+    assert int(rows(folders[0], 'train')[-1].split(',')[3]) > 0
