@@ -8,7 +8,6 @@ Mounting (full and read-only disks, the missing ROM) needs root; without root th
 skipped, and the table says so. Exit status: 0 if every try was survived.
 """
 
-import argparse
 import collections
 import os
 import platform
@@ -46,9 +45,7 @@ def table(outcomes, skipped):
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(
-        'campaigns', description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = cli.parser('campaigns', __doc__)
     parser.add_argument(
         'kinds',
         nargs='*',
