@@ -23,7 +23,6 @@ from matplotlib import ticker
 
 from ob2i_tf.analysis import scores
 from ob2i_tf.analysis.load import game_order
-from ob2i_tf.environments.games import ATARI_49
 
 INK = '#1a1c1f'
 # Okabe and Ito's colours, dark enough for lines on white and light enough for lines on black.
@@ -368,20 +367,20 @@ def episode_length(lengths, relative, method, against, name) -> list[Figure]:
 
 
 @style()
-def performance_profiles(normalised, known, draws=500) -> list[Figure]:
+def performance_profiles(results, draws=500) -> list[Figure]:
     """Share of runs above a normalised score (Agarwal et al. 2021), with bootstrap bands.
 
     Args:
-      normalised: See `scores.normalised_runs`.
-      known: scores.Published; the paper's methods appear as lines, one value per game.
+      results: scores.Results; the paper's methods appear as lines, one value per game.
       draws: Repetitions of the bootstrap, stratified by game.
     """
-    if normalised.empty:
+    if results.atari.empty:
         return []
+    known = results.known
     taus = np.linspace(0, 4, 161)
     rng = np.random.default_rng(0)
     figure, axis = plt.subplots(figsize=(6.3, 3.6), layout='constrained')
-    groups = dict(tuple(normalised.groupby('method')))
+    groups = dict(tuple(results.atari.groupby('method')))
     for method, keywords in line_styles(groups).items():
         by_game = groups[method].groupby('game')['normalised']
         games = [values.to_numpy() for _, values in by_game]
@@ -418,13 +417,12 @@ def _share(games, taus):
 
 
 @style()
-def intervals(summary, known) -> list[Figure]:
+def intervals(results) -> list[Figure]:
     """Mean, median, IQM and optimality gap with their intervals, beside the published ones."""
-    if summary.empty:
+    if results.summary.empty:
         return []
-    published = scores.published_summary(known)
-    published = published[published['frames_millions'] == 20]
-    rows = [(f'{row["method"]} (here)', row, COLOURS[0]) for _, row in summary.iterrows()]
+    published = results.published_summary.query('frames_millions == 20')
+    rows = [(f'{row["method"]} (here)', row, COLOURS[0]) for _, row in results.summary.iterrows()]
     rows += [(f'{row["method"]} (paper)', row, INK) for _, row in published.iterrows()]
     rows.reverse()
     figure, axes = plt.subplots(
@@ -461,27 +459,21 @@ def _slugs(names):
     return slugs
 
 
-def all_figures(runs, table, summary, known, score='score_last', method=None) -> list[Figure]:
+def all_figures(results, method=None) -> list[Figure]:
     """Every figure that these runs allow.
 
     Args:
-      runs: load.Runs.runs.
-      table: See `scores.table_of_runs`.
-      summary: See `scores.summary`.
-      known: scores.Published.
-      score: 'score_last' or 'score_best'.
+      results: scores.Results.
       method: Method whose relative scores are shown; by default the variant of OB2I with the most
         games, else any method.
     """
-    figures = intervals(summary, known) + learning_curves(runs, known)
-    figures += performance_profiles(scores.normalised_runs(table, known, score), known)
-    mine = scores.by_game(table[table['game'].isin(ATARI_49)], score)
+    runs, mine, known = results.runs, results.means, results.known
+    figures = intervals(results) + learning_curves(runs, known) + performance_profiles(results)
     if method is None and len(mine):
         method = max(mine, key=lambda m: (m.startswith('OB2I'), mine[m].count()))
     if method in mine:
         lengths = game_lengths([run for run in runs if run.method == method])
-        baselines = {m: mine[m] for m in mine if m != method}
-        baselines |= {f'{m} (paper)': known.paper[m] for m in known.paper}
+        baselines = dict(mine.drop(columns=method)) | dict(known.paper.add_suffix(' (paper)'))
         for (against, baseline), slug in zip(baselines.items(), _slugs(baselines)):
             relative = scores.relative_score(mine[method], baseline, known.random, known.human)
             relative = 100 * relative.dropna()

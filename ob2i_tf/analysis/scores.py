@@ -1,6 +1,5 @@
 """Scores of runs and of publications, normalised and summarised."""
 
-import contextlib
 import os
 from typing import NamedTuple
 
@@ -23,6 +22,16 @@ SCORE_COLUMNS = (
 )
 _LONGEST_GAME = 120  # Rows; exact with up to 5 seeds per game.
 STATISTICS = ('mean', 'median', 'iqm', 'optimality_gap')
+SUMMARY_COLUMNS = (
+    'method',
+    'games',
+    'seeds',
+    *STATISTICS,
+    *(f'{name}{end}' for name in STATISTICS for end in ('_low', '_high')),
+    'seeds_fewest',
+    'seeds_most',
+    'runs',
+)
 # Published columns -> their names here, and the frames (millions) of their training.
 PAPER = {'BEBU': 20, 'BEBU-UCB': 20, 'BEBU-IDS': 20, 'OB2I': 20}
 EARLIER = {
@@ -55,9 +64,9 @@ class Published(NamedTuple):
     montezuma: pd.DataFrame
 
 
-def published(folder=None) -> Published:
+def published() -> Published:
     """The published scores in third_party/, found in a checkout and after an install."""
-    folder = folder or os.path.join(resources.folder('third_party'), 'published_scores')
+    folder = os.path.join(resources.folder('third_party'), 'published_scores')
 
     def read(name, **keywords):
         return pd.read_csv(os.path.join(folder, name), **keywords)
@@ -72,6 +81,32 @@ def published(folder=None) -> Published:
         earlier.rename(columns={column: name for column, (name, _) in EARLIER.items()}),
         *(read(f'{name}_as_printed.csv') for name in ('summary', 'ablation', 'montezuma')),
     )
+
+
+class Results:
+    """The scores of runs, beside the published ones.
+
+    Attributes:
+      runs: The runs.
+      which: 'last' or 'best', the evaluation that counts as the score of a run.
+      table: See `table_of_runs`, with an additional column `score`.
+      atari: Its rows on the 49 games, with an additional column `normalised`.
+      means: Their mean scores, see `by_game`.
+      summary: See `summary`.
+      known: The published scores.
+      published_summary: See `published_summary`.
+    """
+
+    def __init__(self, runs, which='last'):
+        self.runs, self.which, self.known = runs, which, published()
+        self.table = table_of_runs(runs)
+        self.table['score'] = self.table[f'score_{which}']
+        self.atari = self.table[self.table['game'].isin(ATARI_49)].copy()
+        random, human = (self.atari['game'].map(x) for x in (self.known.random, self.known.human))
+        self.atari['normalised'] = human_normalised(self.atari['score'], random, human)
+        self.means = by_game(self.atari)
+        self.summary = summary(self.atari)
+        self.published_summary = published_summary(self.known)
 
 
 def table_of_runs(runs) -> pd.DataFrame:
@@ -97,11 +132,11 @@ def table_of_runs(runs) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(SCORE_COLUMNS))
 
 
-def by_game(table, score='score_last') -> pd.DataFrame:
-    """Mean over seeds, games x methods; NaN where a method has no run."""
+def by_game(table) -> pd.DataFrame:
+    """Mean `score` over seeds, games x methods; NaN where a method has no run."""
     if table.empty:
         return pd.DataFrame()
-    wide = table.pivot_table(index='game', columns='method', values=score, aggfunc='mean')
+    wide = table.pivot_table(index='game', columns='method', values='score', aggfunc='mean')
     wide.columns.name = wide.index.name = None
     return wide.loc[sorted(wide.index, key=game_order)]
 
@@ -149,17 +184,6 @@ def _statistics_of_columns(*columns):
     return np.concatenate([statistics(means)[:2], statistics(np.concatenate(repeated, 1))[2:]])
 
 
-@contextlib.contextmanager
-def _numpy_seed(seed):
-    """Seeds NumPy's global generator, which rliable uses, and restores it."""
-    state = np.random.get_state()
-    np.random.seed(seed)
-    try:
-        yield
-    finally:
-        np.random.set_state(state)
-
-
 def intervals(columns, repetitions=2000, seed=0):
     """STATISTICS of a method and their 95% stratified bootstrap intervals (Agarwal et al. 2021).
 
@@ -179,46 +203,28 @@ def intervals(columns, repetitions=2000, seed=0):
     function = statistics if equal else _statistics_of_columns
     if max(lengths) == 1:
         return function(data), np.full((2, len(STATISTICS)), np.nan)
-    with _numpy_seed(seed):
+    state = np.random.get_state()  # rliable uses this generator.
+    np.random.seed(seed)
+    try:
         points, bounds = library.get_interval_estimates({'': data}, function, reps=repetitions)
+    finally:
+        np.random.set_state(state)
     return points[''], bounds['']
 
 
-def normalised_runs(table, known, score='score_last') -> pd.DataFrame:
-    """The rows on the 49 games, with an additional column `normalised`."""
-    table = table[table['game'].isin(ATARI_49)].copy()
-    table['normalised'] = human_normalised(
-        table[score], table['game'].map(known.random), table['game'].map(known.human)
-    )
-    return table
-
-
-def summary(table, known, score='score_last', repetitions=2000) -> pd.DataFrame:
-    """One row per method: games, seeds (mean, fewest, most), STATISTICS, their `_low` and `_high`.
+def summary(atari) -> pd.DataFrame:
+    """One row per method, with SUMMARY_COLUMNS; seeds: mean, fewest and most per game.
 
     Only the 49 games count; methods with different games are not comparable.
     """
     rows = []
-    for method, group in normalised_runs(table, known, score).groupby('method'):
+    for method, group in atari.groupby('method'):
         columns = [scores.to_numpy() for _, scores in group.groupby('game')['normalised']]
-        points, bounds = intervals(columns, repetitions)
-        counts = [len(column) for column in columns]
-        rows.append(
-            {
-                'method': method,
-                'games': len(columns),
-                'seeds': sum(counts) / len(counts),
-                'seeds_fewest': min(counts),
-                'seeds_most': max(counts),
-                'runs': sum(counts),
-            }
-            | {
-                f'{name}{end}': value
-                for end, values in (('', points), ('_low', bounds[0]), ('_high', bounds[1]))
-                for name, value in zip(STATISTICS, values)
-            }
-        )
-    return pd.DataFrame(rows)
+        points, bounds = intervals(columns)
+        counts = list(map(len, columns))
+        seeds = sum(counts) / len(counts), *points, *bounds.T.ravel(), min(counts), max(counts)
+        rows.append([method, len(columns), *seeds, sum(counts)])
+    return pd.DataFrame(rows, columns=list(SUMMARY_COLUMNS))
 
 
 def published_summary(known) -> pd.DataFrame:
