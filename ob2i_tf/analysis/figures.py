@@ -27,11 +27,16 @@ from ob2i_tf.analysis.load import game_order
 INK = '#1a1c1f'
 # Okabe and Ito's colours, dark enough for lines on white and light enough for lines on black.
 COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#B8860B', '#3A9BDC', '#7F7F7F', '#8C564B')
-DASHES = [
-    '-',
-    *((0, dashes) for dashes in ((5, 1.5), (1.5, 1.2), (6, 1.5, 1.5, 1.5), (9, 2))),
-    *((0, dashes) for dashes in ((3, 1, 1, 1, 1, 1), (2, 3), (7, 3, 2, 3))),
-]
+_PATTERNS = (
+    (5, 1.5),
+    (1.5, 1.2),
+    (6, 1.5, 1.5, 1.5),
+    (9, 2),
+    (3, 1, 1, 1, 1, 1),
+    (2, 3),
+    (7, 3, 2, 3),
+)
+DASHES = ['-', *((0, pattern) for pattern in _PATTERNS)]
 PANELS = 12  # Largest number per page of curves.
 FEWEST_POINTS = 3  # Smallest number of games in a scatter plot.
 STYLE = {
@@ -119,11 +124,6 @@ def short(value) -> str:
     return f'{value:.4g}'
 
 
-def _short_ticks(axis):
-    axis.set_major_locator(ticker.MaxNLocator(4))
-    axis.set_major_formatter(lambda value, _: short(value))
-
-
 def _percent_ticks(axis):
     """For a scale that is linear to 10 and logarithmic beyond."""
     steps = [5, 10, 30, 100, 300, 1000, 3000, 10000, 30000]
@@ -158,6 +158,7 @@ def interval_of_mean(curves, draws=1000):
 
 
 def grid(count):
+    """A figure with `count` panels in up to three columns, and their axes."""
     columns = min(3, count)
     rows = -(-count // columns)
     figure, axes = plt.subplots(
@@ -169,15 +170,17 @@ def grid(count):
 
 
 def legend(figure, lines):
-    names = list(lines)
-    columns = int(
-        16 * figure.get_figwidth() / (max(map(len, names)) + 8)
-    )  # Each has a name and a line.
-    columns = min(4, len(names), max(1, columns))
-    figure.set_figheight(figure.get_figheight() + 0.18 * -(-len(names) // columns))
-    figure.legend(
-        lines.values(), names, loc='outside lower center', ncols=columns, handlelength=3.2
-    )
+    """A legend below the figure, which grows by its height.
+
+    Args:
+      figure: Figure.
+      lines: {name: line}.
+    """
+    width = max(map(len, lines)) + 8  # Of a name and its line, in characters.
+    columns = min(4, len(lines), max(1, int(16 * figure.get_figwidth() / width)))
+    figure.set_figheight(figure.get_figheight() + 0.18 * -(-len(lines) // columns))
+    place = {'loc': 'outside lower center', 'ncols': columns, 'handlelength': 3.2}
+    figure.legend(lines.values(), list(lines), **place)
 
 
 @style()
@@ -197,21 +200,15 @@ def _panels(runs, table, column, known, name, title, caption, ylabel) -> list[Fi
         lines = {}
         for axis, game in zip(axes, page):
             for method, members in sorted(by_game[game].items()):
-                colour = styles[method]['color']
                 curves = run_curves(members, table, column)
-                for seed in curves:
-                    seen = curves[seed].dropna()
-                    plot(axis, seen.index, seen, color=colour, lw=0.5, alpha=0.45)
-                band = interval_of_mean(curves)
-                axis.fill_between(curves.index, *band, color=colour, alpha=0.18, lw=0)
-                mean = curves.mean(axis=1)
-                lines[method] = plot(axis, mean.index, mean, lw=1.6, **styles[method])
+                lines[method] = _draw_seeds(axis, curves, styles[method])
             axis.set_xlim(0, 1.04 * axis.dataLim.x1 or 1)
             if known is not None and game in known.paper.index:
                 lines |= _published_scores(axis, known, game)
             axis.set_title(game)
-            _short_ticks(axis.xaxis)
-            _short_ticks(axis.yaxis)
+            for each in (axis.xaxis, axis.yaxis):
+                each.set_major_locator(ticker.MaxNLocator(4))
+                each.set_major_formatter(lambda value, _: short(value))
         for axis in axes[-3:]:
             axis.set_xlabel('frames')
         figure.supylabel(ylabel, fontsize=9)
@@ -220,6 +217,17 @@ def _panels(runs, table, column, known, name, title, caption, ylabel) -> list[Fi
         of_count = f', page {number} of {count}' if count > 1 else ''
         figures.append(rendered(name + suffix, title + of_count, caption, figure))
     return figures
+
+
+def _draw_seeds(axis, curves, look):
+    """A thin line per seed and a band for their mean; returns the thick line of the mean."""
+    for seed in curves:
+        seen = curves[seed].dropna()
+        plot(axis, seen.index, seen, color=look['color'], lw=0.5, alpha=0.45)
+    band = interval_of_mean(curves)
+    axis.fill_between(curves.index, *band, color=look['color'], alpha=0.18, lw=0)
+    mean = curves.mean(axis=1)
+    return plot(axis, mean.index, mean, lw=1.6, **look)
 
 
 def _published_scores(axis, known, game):

@@ -32,16 +32,9 @@ SUMMARY_COLUMNS = (
     'seeds_most',
     'runs',
 )
-# Published columns -> their names here, and the frames (millions) of their training.
-PAPER = {'BEBU': 20, 'BEBU-UCB': 20, 'BEBU-IDS': 20, 'OB2I': 20}
-EARLIER = {
-    'DQN': ('DQN', 200),
-    'NoisyNet_DQN': ('NoisyNet-DQN', 200),
-    'NoisyNet_Dueling': ('NoisyNet', 200),
-    'UBE': ('UBE', 200),
-    'BootDQN': ('BootDQN', 200),
-    'BootDQN_IDS': ('BootDQN-IDS', 200),
-}
+PAPER = ('BEBU', 'BEBU-UCB', 'BEBU-IDS', 'OB2I')
+# Columns of published_scores.csv with all 49 games -> names here.
+EARLIER = {'DQN': 'DQN', 'NoisyNet_DQN': 'NoisyNet-DQN', 'NoisyNet_Dueling': 'NoisyNet'}
 
 
 class Published(NamedTuple):
@@ -50,7 +43,7 @@ class Published(NamedTuple):
     Attributes:
       random, human: The paper's own columns, Series by game.
       paper: The paper's four methods, 20M frames.
-      earlier: Methods of earlier papers, 200M frames; NaN where none was published.
+      earlier: Methods of earlier papers, 200M frames.
       summary: The paper's table of summaries as printed, with sources.
       ablation, montezuma: These tables as printed.
     """
@@ -72,13 +65,12 @@ def published() -> Published:
         return pd.read_csv(os.path.join(folder, name), **keywords)
 
     paper = read('ob2i_paper_scores.csv', index_col='game')
-    earlier = read('published_scores.csv', index_col='game')
-    earlier = earlier[[c for c in EARLIER if c in earlier]].apply(pd.to_numeric, errors='coerce')
+    earlier = read('published_scores.csv', index_col='game')[list(EARLIER)]
     return Published(
         paper['random'],
         paper['human'],
         paper[list(PAPER)],
-        earlier.rename(columns={column: name for column, (name, _) in EARLIER.items()}),
+        earlier.rename(columns=EARLIER),
         *(read(f'{name}_as_printed.csv') for name in ('summary', 'ablation', 'montezuma')),
     )
 
@@ -120,15 +112,9 @@ def table_of_runs(runs) -> pd.DataFrame:
         scored = run.scores
         if len(scored):
             last = scored.iloc[-1]
-            rows.append(
-                {
-                    **{key: getattr(run, key) for key in ('method', 'game', 'seed', 'scored_by')},
-                    'frames': int(last['frames']),
-                    'episodes': None if pd.isna(last['episodes']) else int(last['episodes']),
-                    'score_last': float(last['score_mean']),
-                    'score_best': float(scored['score_mean'].max()),
-                }
-            )
+            episodes = None if pd.isna(last['episodes']) else int(last['episodes'])
+            ends = int(last['frames']), episodes, last['score_mean'], scored['score_mean'].max()
+            rows.append([run.method, run.game, run.seed, *ends, run.scored_by])
     return pd.DataFrame(rows, columns=list(SCORE_COLUMNS))
 
 
@@ -153,9 +139,8 @@ def relative_score(score, baseline, random, human):
 
 def wins_ties_losses(scores, baseline):
     """Numbers of games with `scores` above, equal to and below `baseline`, where both exist."""
-    both = pd.concat([scores, baseline], axis=1).dropna()
-    left, right = both.iloc[:, 0], both.iloc[:, 1]
-    return int((left > right).sum()), int((left == right).sum()), int((left < right).sum())
+    difference = (scores - baseline).dropna()
+    return int((difference > 0).sum()), int((difference == 0).sum()), int((difference < 0).sum())
 
 
 def statistics(matrix):
@@ -233,18 +218,8 @@ def published_summary(known) -> pd.DataFrame:
     Published scores are means over seeds, so IQM and optimality gap take one value per game.
     """
     rows = []
-    for frames, columns in ((20, known.paper), (200, known.earlier)):
-        for method in columns:
-            scores = columns[method].dropna()
-            if len(scores) > len(ATARI_49) // 2:
-                normalised = human_normalised(scores, known.random, known.human).dropna()
-                values = statistics(normalised.to_numpy()[None])
-                rows.append(
-                    {
-                        'method': method,
-                        'frames_millions': frames,
-                        'games': len(scores),
-                        **dict(zip(STATISTICS, values)),
-                    }
-                )
-    return pd.DataFrame(rows)
+    for frames, scores in ((20, known.paper), (200, known.earlier)):
+        for method in scores:
+            normalised = human_normalised(scores[method], known.random, known.human).to_numpy()
+            rows.append([method, frames, len(normalised), *statistics(normalised[None])])
+    return pd.DataFrame(rows, columns=['method', 'frames_millions', 'games', *STATISTICS])

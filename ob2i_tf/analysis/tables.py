@@ -160,7 +160,6 @@ def _range(counts):
 def raw_scores(results) -> Table:
     """Raw scores of the 49 games beside the published columns (paper, table of raw scores)."""
     known = results.known
-    earlier = known.earlier.loc[:, known.earlier.notna().sum() > 24]
     here = results.means.add_suffix(' (here)')
     paper = known.paper.add_suffix(' (paper)')
     cells = pd.concat(
@@ -168,7 +167,7 @@ def raw_scores(results) -> Table:
             pd.DataFrame({'Random': known.random, 'Human': known.human}),
             here,
             paper,
-            earlier.add_suffix(' (200M)'),
+            known.earlier.add_suffix(' (200M)'),
         ],
         axis=1,
     ).reindex(list(ATARI_49))
