@@ -11,6 +11,7 @@ skipped, and the table says so. Exit status: 0 if every try was survived.
 import collections
 import os
 import platform
+import random
 import shlex
 import sys
 import time
@@ -67,7 +68,7 @@ def main(argv=None):
     for name in arguments.kinds or campaign.ALL:
         limits = {'count': arguments.count} if arguments.count else {}
         try:
-            for outcome in campaign.ALL[name](campaign.seeded(arguments.seed), **limits):
+            for outcome in campaign.ALL[name](random.Random(arguments.seed), **limits):
                 outcomes.append(outcome)
                 print(f'{outcome.fault}: {outcome.wrong or "survived"}: {outcome.seen}', flush=True)
         except campaign.Skipped as reason:

@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import os
-import random
 import re
 import shutil
 import subprocess
@@ -443,22 +442,8 @@ def _short(line, base_dir):
 ALL = {
     function.__name__: function
     for function in (
-        kills,
-        kills_before_operations,
-        power_cuts,
-        power_cuts_after_faults,
-        damages,
-        full_disks,
-        read_only_folders,
-        clocks,
-        crowds,
-        missing_roms,
-        weights,
-        unsound_environments,
-        memory,
+        *(kills, kills_before_operations, power_cuts, power_cuts_after_faults, damages),
+        *(full_disks, read_only_folders, clocks, crowds, missing_roms, weights),
+        *(unsound_environments, memory),
     )
 }
-
-
-def seeded(seed):
-    return random.Random(seed)
