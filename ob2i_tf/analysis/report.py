@@ -49,7 +49,7 @@ def write(sources, out, which='last', method=None) -> Path:
         table.save(out / 'tables')
     for figure in shown_figures:
         figure.save(out / 'figures')
-    names = {shown.name for shown in (*shown_tables, *shown_figures)}
+    names = {table.name for table in shown_tables} | {figure.name for figure in shown_figures}
     earlier = [file for folder in ('tables', 'figures') for file in (out / folder).iterdir()]
     earlier = sorted(str(file.relative_to(out)) for file in earlier if file.stem not in names)
     if earlier:
