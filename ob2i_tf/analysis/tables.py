@@ -172,9 +172,8 @@ def raw_scores(results) -> Table:
         axis=1,
     ).reindex(list(ATARI_49))
     notes = [
-        f'Mean over seeds of the {results.which} evaluation. The '
-        "best of these runs and the paper's, at 20M frames, is marked; columns (200M) were trained "
-        'ten times as long.'
+        f'Mean over seeds of the {results.which} evaluation. The best of these runs and the '
+        "paper's, at 20M frames, is marked; columns (200M) were trained ten times as long."
     ]
     for method, rows in results.atari.groupby('method'):
         counts = rows.groupby('game').size()
