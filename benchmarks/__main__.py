@@ -11,8 +11,9 @@ the same run. Times are medians. Run it on an idle machine; on shared machines s
 by 10 to 25 % from run to run, so compare only within a table.
 """
 
-import argparse
 import contextlib
+import functools
+import itertools
 import tempfile
 
 from ob2i_tf.training import system
@@ -26,6 +27,7 @@ from benchmarks.timing import Machine, flops_per_state, median_ms, parameter_byt
 from ob2i_tf import (  # noqa: E402
     acting,
     bonuses,
+    cli,
     config,
     environments,
     posteriors,
@@ -40,145 +42,112 @@ STACK = (84, 84, 4)
 ADAM_BYTES = 7  # Per byte of parameters: reads the gradient, reads and writes 3 other arrays.
 
 
-class Parts:
-    """The parts of a method, and the machine that they run on."""
+def rows_of_method(parts, machine):
+    """(name, call, milliseconds of its floor or None) of acting, learning and targets.
 
-    def __init__(self, runner, machine, seconds):
-        self.machine, self.seconds = machine, seconds
-        self.learner, self.agent = runner.parts.learner, runner.parts.agent
-        self.update = runner.parts.update
-        self.network = self.learner.network
-        self.target_network = self.learner.target_network
-        self.rng = np.random.default_rng(0)
+    Args:
+      parts: Parts of a run.
+      machine: timing.Machine.
+    """
+    rng, network = np.random.default_rng(0), parts.learner.network
+    size, flops = parameter_bytes(network), flops_per_state(network, STACK)
+    yield from acting_rows(parts.learner, machine, rng)
 
-    def forward(self, heads=None):
-        return flops_per_state(self.network, STACK, heads)
+    for _ in range(5):
+        parts.agent.replay.add_episode(random_episode(200, rng))
+    batch, _ = parts.update.next_batch()
+    for rows in (len(batch.actions), 8):
+        part = type(batch)(*(x[:rows] for x in batch))
+        floor = machine.floor_ms(3 * rows * flops, (ADAM_BYTES + 1) * size)
+        yield f'gradient step, {rows} rows', lambda: parts.learner.step(part), floor
+    copy = parts.learner.update_target
+    yield 'copy into the target network', copy, machine.floor_ms(0, 2 * size)
 
-    def rows(self):
-        yield from self.acting_rows()
-        yield from self.learner_rows()
-        if isinstance(self.update, updates.EpisodicUpdate):
-            yield from self.target_rows()
-
-    def acting_rows(self):
-        preferences = {
-            'one head per episode (OB2I, BEBU)': acting.head_preferences,
-            'all heads, UCB (BEBU-UCB)': acting.ucb_preferences,
-            'all heads, IDS (BEBU-IDS)': acting.ids_preferences,
-            'all heads, vote (evaluation)': acting.vote_preferences,
-        }
-        size = parameter_bytes(self.network)
-        for count in (1, 8):
-            stacks = self.rng.integers(0, 256, (count, *STACK), dtype=np.uint8)
-            heads = np.zeros(count, np.int32)
-            for name, function in preferences.items():
-                one = 'one head' in name and count == 1
-                used = 1 / self.network.num_heads if one else 1.0
-                floor = self.machine.floor_ms(count * self.forward(1 if one else None), used * size)
-                for xla in (False, True) if count > 1 else (False,):
-                    posterior = posteriors.EnsemblePosterior(
-                        self.network, self.target_network, None, count, 0
-                    )
-                    policy = acting.Policy(posterior, function, xla=xla)
-                    yield (
-                        f'act, {plural(count)}: {name}{", XLA" * xla}',
-                        median_ms(
-                            lambda: policy.actions(stacks, heads, 0.0, self.rng), self.seconds
-                        ),
-                        floor,
-                    )
-
-    def learner_rows(self):
-        self.fill([200] * 5)
-        batch, _ = self.update.next_batch()
-        size = parameter_bytes(self.network)
-        for rows in (len(batch.actions), 8):
-            part = type(batch)(*(x[:rows] for x in batch))
-            floor = self.machine.floor_ms(3 * rows * self.forward(), (ADAM_BYTES + 1) * size)
-            time = median_ms(lambda: self.learner.step(part), self.seconds)
-            yield f'gradient step, {rows} rows', time, floor
-        copy = median_ms(self.learner.update_target, self.seconds)
-        yield 'copy into the target network', copy, self.machine.floor_ms(0, 2 * size)
-
-    def fill(self, lengths):
-        for length in lengths:
-            self.agent.replay.add_episode(random_episode(length, self.rng))
-
-    def target_rows(self):
-        passes = 1 + isinstance(self.update.bonus, bonuses.UcbBonus)  # It needs the Q-values for B.
+    if isinstance(parts.update, updates.EpisodicUpdate):
+        passes = 1 + isinstance(parts.update.bonus, bonuses.UcbBonus)  # It needs Q-values for B.
         for length in (40, 500, 2000):
             memory = replay.EpisodeReplay(STACK[:2], 10_000, history=4)
-            memory.add_episode(random_episode(length, self.rng))
+            memory.add_episode(random_episode(length, rng))
             update = updates.EpisodicUpdate(
-                memory,
-                self.network,
-                self.target_network,
-                xla=self.update.xla,
+                *(memory, network, parts.learner.target_network),
+                xla=parts.update.xla,
                 batch_size=32,
                 beta=0.5,
                 batching='episode',
             )
-            time = median_ms(update.next_batch, self.seconds, least=3)
-            floor = self.machine.floor_ms(passes * length * self.forward(), 0)
-            yield f'target of an episode, T = {length:,}', time, floor
-        length = 2000
-        arrays = (
-            self.rng.normal(size=length).astype(np.float32),
-            np.full(length, 0.99, np.float32),
-            self.rng.integers(4, size=length, dtype=np.int32),
-            self.rng.normal(size=(length, 10, 4)).astype(np.float32),
-            self.rng.random(length).astype(np.float32),
-            self.rng.random((length, 4)).astype(np.float32),
-        )
-        weights = {'beta': 0.5, 'alpha_1': 0.5e-4, 'alpha_2': 0.5e-4}
-        for greedy in targets.GREEDY_READINGS:
+            floor = machine.floor_ms(passes * length * flops, 0)
+            yield f'target of an episode, T = {length:,}', update.next_batch, floor
+        yield from induction_rows(rng)
 
-            @tf.function
-            def compiled(*arrays, greedy=greedy):
-                return targets.backward_induction(*arrays, **weights, greedy=greedy)
 
-            name = f'backward induction alone, T = {length:,}, {greedy!r}'
-            method = 'compiled loop' if greedy == 'updated' else 'compiled scan'
-            yield f'{name}: {method}', median_ms(lambda: compiled(*arrays), self.seconds), None
-            yield (
-                f'{name}: literal Python loop',
-                median_ms(
-                    lambda: oracle.backward_induction(*arrays, **weights, greedy=greedy),
-                    self.seconds,
-                    least=2,
-                ),
-                None,
-            )
+def acting_rows(learner, machine, rng):
+    preferences = {
+        'one head per episode (OB2I, BEBU)': acting.head_preferences,
+        'all heads, UCB (BEBU-UCB)': acting.ucb_preferences,
+        'all heads, IDS (BEBU-IDS)': acting.ids_preferences,
+        'all heads, vote (evaluation)': acting.vote_preferences,
+    }
+    network, size = learner.network, parameter_bytes(learner.network)
+    for count in (1, 8):
+        stacks = rng.integers(0, 256, (count, *STACK), dtype=np.uint8)
+        heads = np.zeros(count, np.int32)
+        for name, function in preferences.items():
+            one = 'one head' in name and count == 1
+            used = size / network.num_heads if one else size
+            flops = count * flops_per_state(network, STACK, 1 if one else None)
+            for xla in (False, True) if count > 1 else (False,):
+                posterior = posteriors.EnsemblePosterior(
+                    network, learner.target_network, None, count, 0
+                )
+                policy = acting.Policy(posterior, function, xla=xla)
+                yield (
+                    f'act, {plural(count)}: {name}{", XLA" * xla}',
+                    lambda: policy.actions(stacks, heads, 0.0, rng),
+                    machine.floor_ms(flops, used),
+                )
+
+
+def induction_rows(rng, length=2000):
+    arrays = (
+        rng.normal(size=length).astype(np.float32),
+        np.full(length, 0.99, np.float32),
+        rng.integers(4, size=length, dtype=np.int32),
+        rng.normal(size=(length, 10, 4)).astype(np.float32),
+        rng.random(length).astype(np.float32),
+        rng.random((length, 4)).astype(np.float32),
+    )
+    for greedy in targets.GREEDY_READINGS:
+        settings = {'beta': 0.5, 'alpha_1': 0.5e-4, 'alpha_2': 0.5e-4, 'greedy': greedy}
+        compiled = tf.function(functools.partial(targets.backward_induction, **settings))
+        name = f'backward induction alone, T = {length:,}, {greedy!r}'
+        method = 'compiled loop' if greedy == 'updated' else 'compiled scan'
+        yield f'{name}: {method}', lambda: compiled(*arrays), None
+        literal = functools.partial(oracle.backward_induction, *arrays, **settings)
+        yield f'{name}: literal Python loop', literal, None
 
 
 def plural(count):
     return f'{count} environment{"s" * (count > 1)}'
 
 
-def replay_rows(seconds):
+def replay_rows():
     rng = np.random.default_rng(0)
     memory = replay.EpisodeReplay(STACK[:2], 50_000, history=4)
     episode = random_episode(500, rng)
-    yield (
-        'replay: add an episode of 500',
-        median_ms(lambda: memory.add_episode(episode), seconds, least=120),
-        None,
-    )
-    yield 'replay: sample an episode of 500', median_ms(memory.sample_episode, seconds), None
-    yield (
-        'replay: sample 32 transitions',
-        median_ms(lambda: memory.sample_transitions(32), seconds),
-        None,
-    )
+    for _ in range(100):  # Then each further one replaces another.
+        memory.add_episode(episode)
+    yield 'replay: add an episode of 500', lambda: memory.add_episode(episode), None
+    yield 'replay: sample an episode of 500', memory.sample_episode, None
+    yield 'replay: sample 32 transitions', lambda: memory.sample_transitions(32), None
 
 
-def environment_rows(seconds):
+def environment_rows():
     rng = np.random.default_rng(0)
     for count in (1, 8):
         with contextlib.closing(environments.make('Breakout', num_envs=count)) as env:
             env.reset()
-            step = median_ms(lambda: env.step(rng.integers(4, size=count)), seconds)
-        yield f'environments alone, {plural(count)}: one step of all', step, None
+            step = lambda: env.step(rng.integers(4, size=count))  # noqa: E731
+            yield f'environments alone, {plural(count)}: one step of all', step, None
 
 
 def whole_run(file, bindings, num_envs, steps):
@@ -208,7 +177,7 @@ def whole_run(file, bindings, num_envs, steps):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = cli.parser('benchmarks', __doc__)
     parser.add_argument('--gin_file', default='ob2i_atari.gin')
     parser.add_argument('--gin_bindings', action='append', default=[])
     parser.add_argument('--quick', action='store_true', help='fewer repetitions')
@@ -222,11 +191,12 @@ def main():
             [arguments.gin_file],
             ['EpisodeReplay.capacity_transitions = 20_000', *arguments.gin_bindings],
         )
-        parts = Parts(Runner(base_dir=folder), machine, seconds)
-        for rows in (parts.rows(), replay_rows(seconds), environment_rows(seconds)):
-            for name, time, floor in rows:
-                reached = f'{floor:,.2f} | {floor / time:.0%}' if floor else '| '
-                print(f'| {name} | {time:,.2f} | {reached} |', flush=True)
+        runner = Runner(base_dir=folder)
+        rows = rows_of_method(runner.parts, machine), replay_rows(), environment_rows()
+        for name, call, floor in itertools.chain(*rows):
+            time = median_ms(call, seconds)
+            reached = f'{floor:,.2f} | {floor / time:.0%}' if floor else '| '
+            print(f'| {name} | {time:,.2f} | {reached} |', flush=True)
     steps = 240 if arguments.quick else 1200
     print('\n| while learning | agent steps/s | shares of the time |\n|---|---:|---|')
     for count in (1, 8):

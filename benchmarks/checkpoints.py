@@ -9,12 +9,10 @@ training and a save, such as that after SIGTERM, writes the rest. The variables 
 ob2i_atari.gin: two networks of 10 heads and Adam's two moments.
 """
 
-import argparse
 import concurrent.futures
 import functools
 import multiprocessing
 import os
-import platform
 import signal
 import subprocess
 import sys
@@ -23,10 +21,10 @@ import time
 from pathlib import Path
 
 import numpy as np
-import psutil
 
 # Before TensorFlow, since ob2i_tf selects Keras 2.
-from ob2i_tf import environments, networks, optimizers, replay, types
+from benchmarks import timing
+from ob2i_tf import cli, environments, networks, optimizers, replay, types
 from ob2i_tf.learner import QLearner
 from ob2i_tf.training.episode_files import EpisodeFiles
 from ob2i_tf.training.run_folder import RunFolder
@@ -123,22 +121,14 @@ def variable_rows():
 
 def preemption_rows(transitions):
     """The program on ob2i_atari.gin, acting at random, stopped after `transitions` agent steps."""
-    settings = {
-        'Runner.training_steps': 10_000_000,
-        'Agent.learning_starts': 10_000_000,
-    }
     with tempfile.TemporaryDirectory() as folder:
-        process = subprocess.Popen(
-            [
-                sys.executable,
-                '-m',
-                'ob2i_tf.training.main',
-                '--gin_files=ob2i_atari.gin',
-                f'--base_dir={folder}',
-                *(f'--gin_bindings={name} = {value}' for name, value in settings.items()),
-            ],
-            stderr=subprocess.DEVNULL,
-        )
+        command = [
+            *(sys.executable, '-m', 'ob2i_tf.training.main', '--gin_files=ob2i_atari.gin'),
+            '--gin_bindings=Runner.training_steps = 10_000_000',
+            '--gin_bindings=Agent.learning_starts = 10_000_000',
+            f'--base_dir={folder}',
+        ]
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         while _agent_steps(folder) < transitions:
             time.sleep(1)
             if process.poll() is not None:
@@ -154,24 +144,20 @@ def _agent_steps(folder):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = cli.parser('benchmarks.checkpoints', __doc__)
     parser.add_argument('--transitions', type=int, nargs='*', default=[100_000, 1_000_000])
     parser.add_argument(
         '--preempt', type=int, default=50_000, help='agent steps before SIGTERM; 0: skip'
     )
     arguments = parser.parse_args()
-    print(
-        f'{platform.machine()}, {os.cpu_count()} cores, '
-        f'{psutil.virtual_memory().total / 2**30:.0f} GiB, load {os.getloadavg()[0]:.1f} at the '
-        'start\n\n| measurement | | |\n|---|---:|---|'
-    )
+    print(f'{timing.hardware()}, load {os.getloadavg()[0]:.1f} at the start\n')
+    print('| measurement | | |\n|---|---:|---|')
     made = episodes(UNIQUE) if arguments.transitions else []
     groups = [(variable_rows,)]
     for count in arguments.transitions:
         groups += [(save_and_load_rows, count, made), (flush_rows, count, made)]
-    groups += [(preemption_rows, arguments.preempt)] if arguments.preempt else []
+    if arguments.preempt:
+        groups.append((preemption_rows, arguments.preempt))
     for group in groups:
         # Separate processes, since the memory of a large replay is only freed at a process's end.
         context = multiprocessing.get_context('spawn')

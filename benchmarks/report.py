@@ -6,13 +6,13 @@ It makes up run folders of complete runs with 50 iterations each, without checkp
 `python -m ob2i_tf.analysis` on them as a user does, and prints a Markdown table.
 """
 
-import argparse
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+from ob2i_tf import cli
 from ob2i_tf.environments.games import ATARI_49
 from tests.analysis import folders
 
@@ -37,9 +37,7 @@ sys.exit(status)
 
 
 def main():
-    argparse.ArgumentParser(
-        'benchmarks.report', description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    ).parse_args()
+    cli.parser('benchmarks.report', __doc__).parse_args()
     with tempfile.TemporaryDirectory() as folder:
         runs, out = Path(folder) / 'runs', Path(folder) / 'report'
         for method in folders.UPDATES:
@@ -47,12 +45,8 @@ def main():
                 for seed in range(SEEDS):
                     folders.write_run(runs, method, game, seed, ITERATIONS)
         start = time.monotonic()
-        done = subprocess.run(
-            [sys.executable, '-c', _MEASURED, str(runs), '--out', str(out)],
-            check=True,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        command = [sys.executable, '-c', _MEASURED, str(runs), '--out', str(out)]
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
         seconds = time.monotonic() - start
         processor_seconds, peak = map(float, done.stdout.split()[-2:])
         count = len(folders.UPDATES) * len(ATARI_49) * SEEDS

@@ -14,7 +14,6 @@ import argparse
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
 
 from ob2i_tf import config
 from ob2i_tf.training.run_folder import RunFolder
@@ -30,25 +29,17 @@ SETTINGS = {
     'linear.final': 0.1,
     'EpisodeReplay.capacity_transitions': 10_000,
 }
-ROOT = Path(__file__).resolve().parents[1]
 
 
 def speeds(file):
     """Agent steps per second of acting alone, and of acting and learning."""
     with tempfile.TemporaryDirectory() as folder:
-        bindings = [f'--gin_bindings={name} = {value}' for name, value in SETTINGS.items()]
-        subprocess.run(
-            [
-                sys.executable,
-                'run_experiment.py',
-                f'--gin_files={file}',
-                f'--base_dir={folder}',
-                *bindings,
-            ],
-            cwd=ROOT,
-            check=True,
-            stderr=subprocess.DEVNULL,
-        )
+        command = [
+            *(sys.executable, '-m', 'ob2i_tf.training.main', f'--gin_files={file}'),
+            *(f'--gin_bindings={name} = {value}' for name, value in SETTINGS.items()),
+            f'--base_dir={folder}',
+        ]
+        subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
         rows = RunFolder(folder).rows('train')
     rates = [float(row['agent_steps_per_second']) for row in rows]
     return rates[1], rates[3]

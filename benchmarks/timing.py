@@ -15,7 +15,7 @@ import tensorflow as tf
 from ob2i_tf import types
 
 
-def median_ms(call, seconds, least=5):
+def median_ms(call, seconds, least=3):
     """Median milliseconds of `call`, after two uncounted calls."""
     call()
     call()
@@ -38,6 +38,12 @@ def random_episode(length, rng, num_actions=4):
         discounts,
         rng.integers(0, 256, (3, 84, 84), dtype=np.uint8),
     )
+
+
+def hardware():
+    """'x86_64, 2 cores, 24 GiB'."""
+    gigabytes = psutil.virtual_memory().total / 2**30
+    return f'{platform.machine()}, {os.cpu_count()} cores, {gigabytes:.0f} GiB'
 
 
 class Machine:
@@ -63,10 +69,8 @@ class Machine:
     def __str__(self):
         devices = ', '.join(device.name for device in tf.config.list_physical_devices())
         return (
-            f'{platform.machine()}, {os.cpu_count()} cores, '
-            f'{psutil.virtual_memory().total / 2**30:.0f} GiB, TensorFlow {tf.__version__}, '
-            f'{devices}; matrix product {self.gflops:.0f} GFLOP/s, memory '
-            f'{self.gigabytes:.0f} GB/s'
+            f'{hardware()}, TensorFlow {tf.__version__}, {devices}; matrix product '
+            f'{self.gflops:.0f} GFLOP/s, memory {self.gigabytes:.0f} GB/s'
         )
 
 

@@ -8,10 +8,10 @@ Mounting (full and read-only disks, the missing ROM) needs root; without root th
 skipped, and the table says so. Exit status: 0 if every try was survived.
 """
 
-import argparse
 import collections
 import os
 import platform
+import random
 import shlex
 import sys
 import time
@@ -46,9 +46,7 @@ def table(outcomes, skipped):
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(
-        'campaigns', description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = cli.parser('campaigns', __doc__)
     parser.add_argument(
         'kinds',
         nargs='*',
@@ -70,7 +68,7 @@ def main(argv=None):
     for name in arguments.kinds or campaign.ALL:
         limits = {'count': arguments.count} if arguments.count else {}
         try:
-            for outcome in campaign.ALL[name](campaign.seeded(arguments.seed), **limits):
+            for outcome in campaign.ALL[name](random.Random(arguments.seed), **limits):
                 outcomes.append(outcome)
                 print(f'{outcome.fault}: {outcome.wrong or "survived"}: {outcome.seen}', flush=True)
         except campaign.Skipped as reason:

@@ -1,20 +1,19 @@
 """Faults, each tried on real runs; every function yields one Outcome per try."""
 
-import dataclasses
+import contextlib
 import functools
 import os
-import random
 import re
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 from campaigns import injections, power, runs, unsound
 
 
-@dataclasses.dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """One try: the fault, what was wrong afterwards ('' if nothing), and what the user saw."""
 
     fault: str
@@ -38,6 +37,27 @@ def straight(bindings=runs.BINDINGS):
     return base_dir
 
 
+@contextlib.contextmanager
+def _run_folder():
+    """The path of a run in a temporary folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder) / 'run'
+
+
+def _unless(expected, status, printed):
+    """'' if a run ended with the expected status, else how it ended."""
+    return '' if status == expected else f'status {status}: {runs.last_line(printed)}'
+
+
+def _lost(had, there):
+    """What is wrong if the newest of the checkpoints `had`, or a newer one, is not there; or ''."""
+    return f'checkpoint {had[-1]} is lost' if had and (not there or there[-1] < had[-1]) else ''
+
+
+def _other_rows(base_dir, bindings=runs.BINDINGS):
+    return '' if runs.rows(base_dir) == runs.rows(straight(bindings)) else 'other rows'
+
+
 def finish(base_dir, had, bindings=runs.BINDINGS, output=None, half_deleted=False):
     """Runs to the end after a disturbance; returns what is wrong then, or ''.
 
@@ -49,11 +69,9 @@ def finish(base_dir, had, bindings=runs.BINDINGS, output=None, half_deleted=Fals
       half_deleted: Whether older checkpoints may be damaged.
     """
     there, damaged = runs.checkpoints(base_dir), runs.damaged(base_dir)
-    intact = [name for name in there if name not in damaged]
-    if had and (not intact or intact[-1] < had[-1]):
-        return f'checkpoint {had[-1]} is lost'
-    if damaged and not half_deleted:
-        return f'damaged checkpoints {damaged}'
+    lost = _lost(had, [name for name in there if name not in damaged])
+    if lost or (damaged and not half_deleted):
+        return lost or f'damaged checkpoints {damaged}'
     status, printed = runs.run(base_dir, bindings, output=output)
     if status:
         return f'does not resume: {_short(runs.last_line(printed), base_dir)}'
@@ -61,31 +79,29 @@ def finish(base_dir, had, bindings=runs.BINDINGS, output=None, half_deleted=Fals
         return 'started over silently'
     if had and f'{had[-1]}: ' in printed:  # Skipped, as the warning says.
         return f'checkpoint {had[-1]} cannot be read'
-    return '' if runs.rows(base_dir) == runs.rows(straight(bindings)) else 'other rows'
+    return _other_rows(base_dir, bindings)
 
 
-def series(fault, folder, injection, rng, kills):
+def series(fault, injection, rng, kills):
     """One run, killed again and again, then finished."""
-    base_dir = Path(folder) / 'run'
-    for _ in range(kills):
-        had = runs.checkpoints(base_dir)
-        status, printed = runs.run(base_dir, before=[injection(rng)])
-        there = runs.checkpoints(base_dir)
-        wrong = ''
-        if status not in (0, -9):
-            wrong = f'status {status}: {runs.last_line(printed)}'
-        elif had and (not there or there[-1] < had[-1]):
-            wrong = f'checkpoint {had[-1]} is lost'
-        elif runs.damaged(base_dir):
-            wrong = 'a damaged checkpoint'
-        elif had and 'Resuming' not in printed and 'Starting' in printed:
-            wrong = 'started over silently'
-        if wrong or status == -9:
-            yield Outcome(fault, wrong, 'killed; the same command resumes')
-        if status == 0:
-            break
-    wrong = finish(base_dir, runs.checkpoints(base_dir))
-    yield Outcome(f'{fault}: the series ends', wrong, 'rows equal to those of a run never killed')
+    with _run_folder() as base_dir:
+        for _ in range(kills):
+            had = runs.checkpoints(base_dir)
+            status, printed = runs.run(base_dir, before=[injection(rng)])
+            wrong = '' if status == 0 else _unless(-9, status, printed)
+            wrong = wrong or _lost(had, runs.checkpoints(base_dir))
+            if runs.damaged(base_dir):
+                wrong = wrong or 'a damaged checkpoint'
+            if had and 'Resuming' not in printed and 'Starting' in printed:
+                wrong = wrong or 'started over silently'
+            if wrong or status == -9:
+                yield Outcome(fault, wrong, 'killed; the same command resumes')
+            if status == 0:
+                break
+        wrong = finish(base_dir, runs.checkpoints(base_dir))
+        yield Outcome(
+            f'{fault}: the series ends', wrong, 'rows equal to those of a run never killed'
+        )
 
 
 def before_an_operation(rng):
@@ -107,8 +123,7 @@ def kills(rng, count=50):
     for fault, injection in kinds:
         left = each
         while left > 0:
-            with tempfile.TemporaryDirectory() as folder:
-                outcomes = list(series(fault, folder, injection, rng, min(left, 5)))
+            outcomes = list(series(fault, injection, rng, min(left, 5)))
             left -= max(1, len(outcomes) - 1)
             yield from outcomes
 
@@ -217,8 +232,7 @@ def kills_before_operations(rng, count=None, starts=STARTS):
         base_dir, output = disk / 'games' / 'run', disk.parent / 'stderr'
         had = runs.checkpoints(base_dir)
         kill = functools.partial(injections.kill_before_operation, number, disk)
-        status, printed = runs.run(base_dir, SHORT, [kill], output=output)
-        wrong = '' if status == -9 else f'status {status}: {runs.last_line(printed)}'
+        wrong = _unless(-9, *runs.run(base_dir, SHORT, [kill], output=output))
         had = max(had, runs.checkpoints(base_dir), key=lambda names: names[-1:])
         wrong = wrong or finish(base_dir, had, SHORT, output)
         wrong = wrong and f'before {operation} ({number}): {wrong}'
@@ -258,7 +272,7 @@ def damages(rng, count=None):
         lost = [c for c in runs.checkpoints(base_dir)[:-1] if c not in runs.checkpoints(other)]
         wrong = f'checkpoint {lost} lost' if lost else ''
         if status == 0:
-            wrong = wrong or ('' if runs.rows(other) == runs.rows(straight()) else 'other rows')
+            wrong = wrong or _other_rows(other)
             warned = 'damaged' in printed or 'Skipping' in printed
             seen = 'resumes with a warning' if warned else 'resumes: not needed'
         else:
@@ -268,20 +282,23 @@ def damages(rng, count=None):
         shutil.rmtree(other.parent)
 
 
-def _mounted(size):
+@contextlib.contextmanager
+def _disk(size):
+    """A tmpfs of this size: its folder, and a function that mounts it again with other options."""
     folder = tempfile.mkdtemp(prefix='faults-')
-    done = subprocess.run(
-        ['mount', '-t', 'tmpfs', '-o', f'size={size}', 'tmpfs', folder], capture_output=True
-    )
+
+    def mount(*arguments):
+        return subprocess.run(['mount', *arguments, folder], capture_output=True, text=True)
+
+    done = mount('-t', 'tmpfs', '-o', f'size={size}', 'tmpfs')
     if done.returncode:
         os.rmdir(folder)
-        raise Skipped(f'mounting is not permitted: {done.stderr.decode().strip()}')
-    return folder
-
-
-def _unmount(folder):
-    subprocess.run(['umount', folder], check=True)
-    os.rmdir(folder)
+        raise Skipped(f'mounting is not permitted: {done.stderr.strip()}')
+    try:
+        yield Path(folder), lambda option: mount('-o', f'remount,{option}').check_returncode()
+    finally:
+        subprocess.run(['umount', folder], check=True)
+        os.rmdir(folder)
 
 
 def full_disks(rng, count=16):
@@ -289,61 +306,51 @@ def full_disks(rng, count=16):
     page = os.sysconf('SC_PAGE_SIZE')
     all_pages = sum(-(-p.stat().st_size // page) for p in straight().rglob('*')) + 12
     for pages in sorted(rng.sample(range(2, all_pages), min(count, all_pages - 2))):
-        folder = _mounted(pages * page)
-        try:
-            base_dir = Path(folder) / 'run'  # Its output is on the full disk too.
+        with _disk(pages * page) as (folder, remount):
+            base_dir = folder / 'run'  # Its output is on the full disk too.
             status, printed = runs.run(base_dir)
             if status == 0:
                 yield Outcome('disk just large enough', '', 'complete')
                 continue
-            had = runs.checkpoints(base_dir) if base_dir.exists() else []
-            wrong = '' if status == 1 else f'status {status}: {runs.last_line(printed)}'
-            subprocess.run(['mount', '-o', 'remount,size=64m', folder], check=True)
-            wrong = wrong or finish(base_dir, had)
+            had = runs.checkpoints(base_dir)
+            wrong = _unless(1, status, printed)
+            remount('size=64m')
             yield Outcome(
-                'disk full, its log on it too', wrong, 'status 1; resumes once there is room'
+                'disk full, its log on it too',
+                wrong or finish(base_dir, had),
+                'status 1; resumes once there is room',
             )
-        finally:
-            _unmount(folder)
 
 
 def read_only_folders(rng, count=1):
     """A read-only file system."""
-    folder = _mounted('64m')
-    try:
-        subprocess.run(['mount', '-o', 'remount,ro', folder], check=True)
-        base_dir = Path(folder) / 'run'
-        output = Path(tempfile.mkdtemp(prefix='faults-')) / 'run'
-        status, printed = runs.Started(base_dir, output=output).end()
-        wrong = runs.one_line(status, printed)
-        subprocess.run(['mount', '-o', 'remount,rw', folder], check=True)
+    with _disk('64m') as (folder, remount):
+        base_dir, output = folder / 'run', Path(tempfile.mkdtemp(prefix='faults-')) / 'run'
+        remount('ro')
+        status, printed = runs.run(base_dir, output=output)
+        remount('rw')
         yield Outcome(
             'read-only folder',
-            wrong or finish(base_dir, []),
+            runs.one_line(status, printed) or finish(base_dir, []),
             _short(runs.last_line(printed), base_dir),
         )
-    finally:
-        _unmount(folder)
 
 
 def clocks(rng, count=2):
     """A time of day that jumps by up to a year whenever it is read."""
     for _ in range(count):
-        with tempfile.TemporaryDirectory() as folder:
-            base_dir = Path(folder) / 'run'
+        with _run_folder() as base_dir:
             jump = functools.partial(injections.jump_clock, rng.random())
-            status, printed = runs.run(base_dir, before=[jump])
-            wrong = '' if status == 0 else f'status {status}: {runs.last_line(printed)}'
-            wrong = wrong or ('' if runs.rows(base_dir) == runs.rows(straight()) else 'other rows')
+            wrong = _unless(0, *runs.run(base_dir, before=[jump])) or _other_rows(base_dir)
             yield Outcome('clock that jumps', wrong, 'the same rows')
 
 
 def crowds(rng, count=2):
     """Several processes that start in one folder at the same time."""
     for _ in range(count):
-        with tempfile.TemporaryDirectory() as folder:
-            base_dir = Path(folder) / 'run'
-            started = [runs.Started(base_dir, output=Path(folder) / f'out{i}') for i in range(3)]
+        with _run_folder() as base_dir:
+            outputs = [base_dir.with_name(f'out{i}') for i in range(3)]
+            started = [runs.Started(base_dir, output=output) for output in outputs]
             ends = [process.end() for process in started]
             statuses = sorted(status for status, _ in ends)
             wrong = '' if statuses == [0, 1, 1] else f'statuses {statuses}'
@@ -352,7 +359,7 @@ def crowds(rng, count=2):
                 wrong = wrong or f'ended with {refused}'
             yield Outcome(
                 'three processes in one folder',
-                wrong or ('' if runs.rows(base_dir) == runs.rows(straight()) else 'other rows'),
+                wrong or _other_rows(base_dir),
                 'one runs; ' + _short(refused[0] if refused else '', base_dir),
             )
 
@@ -362,9 +369,8 @@ def missing_roms(rng, count=1):
     import ale_py
 
     roms = os.path.join(os.path.dirname(ale_py.__file__), 'roms')
-    with tempfile.TemporaryDirectory() as folder:
+    with _run_folder() as base_dir:
         before = [functools.partial(injections.hide_folder, roms)]
-        base_dir = Path(folder) / 'run'
         status, printed = runs.run(base_dir, (), before, 'ob2i_atari_small.gin')
         if 'Operation not permitted' in printed:
             raise Skipped('mounting is not permitted')
@@ -374,8 +380,7 @@ def missing_roms(rng, count=1):
 def weights(rng, count=2):
     """NaN in one weight of a network."""
     for part in ('online', 'target')[:count]:
-        with tempfile.TemporaryDirectory() as folder:
-            base_dir = Path(folder) / 'run'
+        with _run_folder() as base_dir:
             spoil = functools.partial(injections.spoil_weights, part, 40)
             status, printed = runs.run(base_dir, runs.UNSOUND, [spoil], 'ob2i_deep_sea.gin')
             wrong = runs.one_line(status, printed)
@@ -389,14 +394,14 @@ def weights(rng, count=2):
 def unsound_environments(rng, count=None):
     """An environment that raises, hangs, or returns a wrong shape, a wrong dtype or NaN."""
     for fault in unsound.FAULTS[1:][:count]:
-        with tempfile.TemporaryDirectory() as folder:
-            base_dir = Path(folder) / 'run'
+        with _run_folder() as base_dir:
             # Otherwise the same run, so that a sound environment may finish it.
-            bindings = (*runs.UNSOUND, f"make_unsound.fault = '{fault}'", 'make_unsound.at = 15')
-            if fault == 'raises_in_reset':
-                bindings = (*bindings[:-1], 'make_unsound.at = 0')
+            at = 0 if fault == 'raises_in_reset' else 15
+            fault_bindings = f"make_unsound.fault = '{fault}'", f'make_unsound.at = {at}'
             before = [functools.partial(injections.limit_steps_of_environments, 2.0)]
-            status, printed = runs.run(base_dir, bindings, before, 'ob2i_deep_sea.gin')
+            status, printed = runs.run(
+                base_dir, (*runs.UNSOUND, *fault_bindings), before, 'ob2i_deep_sea.gin'
+            )
             wrong = runs.one_line(status, printed)
             if runs.damaged(base_dir):
                 wrong = wrong or 'a damaged checkpoint'
@@ -407,13 +412,11 @@ def unsound_environments(rng, count=None):
 
 def memory(rng, count=2):
     """Replay larger than the machine; a machine that runs out of memory during a run."""
-    with tempfile.TemporaryDirectory() as folder:
-        base_dir = Path(folder) / 'run'
+    with _run_folder() as base_dir:
         huge = (*runs.BINDINGS, 'EpisodeReplay.capacity_transitions = 100_000_000_000')
-        status, printed = runs.run(base_dir, huge)
-        yield Outcome(
-            'replay beyond the machine', runs.one_line(status, printed), runs.last_line(printed)
-        )
+        ended = runs.run(base_dir, huge)
+        yield Outcome('replay beyond the machine', runs.one_line(*ended), runs.last_line(ended[1]))
+    with _run_folder() as base_dir:
         atari = (
             'Runner.training_steps = 4000',
             'Runner.evaluation_steps = 0',
@@ -423,7 +426,6 @@ def memory(rng, count=2):
             'MultiHeadQNetwork.num_heads = 2',
         )
         limit = functools.partial(injections.run_out_of_memory, 220, 2_000_000)
-        base_dir = Path(folder) / 'atari'
         status, printed = runs.run(base_dir, atari, [limit], 'ob2i_atari_small.gin')
         wrong = runs.one_line(status, printed)
         if runs.damaged(base_dir) or not runs.checkpoints(base_dir):
@@ -440,22 +442,8 @@ def _short(line, base_dir):
 ALL = {
     function.__name__: function
     for function in (
-        kills,
-        kills_before_operations,
-        power_cuts,
-        power_cuts_after_faults,
-        damages,
-        full_disks,
-        read_only_folders,
-        clocks,
-        crowds,
-        missing_roms,
-        weights,
-        unsound_environments,
-        memory,
+        *(kills, kills_before_operations, power_cuts, power_cuts_after_faults, damages),
+        *(full_disks, read_only_folders, clocks, crowds, missing_roms, weights),
+        *(unsound_environments, memory),
     )
 }
-
-
-def seeded(seed):
-    return random.Random(seed)

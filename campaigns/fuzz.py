@@ -8,7 +8,6 @@ flag, if an accepted binding is missing from the resolved configuration, or if t
 does not resolve to itself.
 """
 
-import argparse
 import ast
 import collections
 import random
@@ -19,81 +18,23 @@ from pathlib import Path
 
 import gin
 
-from ob2i_tf import config
-from ob2i_tf.config import reading, resources
+from ob2i_tf import cli, config
+from ob2i_tf.config import resources
 from ob2i_tf.errors import ConfigError
 
 VALUES = (
-    '0',
-    '1',
-    '-1',
-    '3',
-    '1e3',
-    '1e-3',
-    '0.5',
-    '-0.0',
-    '1e999',
-    'True',
-    'None',
-    "''",
-    "'x'",
-    "'Pong'",
-    "'initial'",
-    '()',
-    '[1, 2]',
-    '((1, 2, 3),)',
-    '{}',
-    "{'a': 1}",
-    '@adam',
-    '@adam()',
-    '@UcbBonus()',
-    '@UcbBonus',
-    '@TransitionUpdate',
-    '@head_preferences',
-    '@linear',
-    '%horizon',
-    '%nothing',
-    '@nothing',
-    '9' * 30,
-    '0x10',
-    '1_000',
-    'nan',
-    "b'x'",
-    '1j',
-    '...',
-    'lambda: 0',
-    '-',
-    '(1',
-    '@',
-    '%',
-    '"""a\nb"""',
-    '1 + 1',
-    "'a' 'b'",
-    'gin.REQUIRED',
-    '%gin.REQUIRED',
-    '@gin.macro()',
-    '1 # c',
+    *('0', '1', '-1', '3', '1e3', '1e-3', '0.5', '-0.0', '1e999', 'True', 'None'),
+    *("''", "'x'", "'Pong'", "'initial'", '()', '[1, 2]', '((1, 2, 3),)', '{}', "{'a': 1}"),
+    *('@adam', '@adam()', '@UcbBonus()', '@UcbBonus', '@TransitionUpdate', '@head_preferences'),
+    *('@linear', '%horizon', '%nothing', '@nothing', '9' * 30, '0x10', '1_000', 'nan'),
+    *("b'x'", '1j', '...', 'lambda: 0', '-', '(1', '@', '%', '"""a\nb"""', '1 + 1', "'a' 'b'"),
+    *('gin.REQUIRED', '%gin.REQUIRED', '@gin.macro()', '1 # c'),
 )
 LINES = (
-    'import no_such_module',
-    'import os.path',
-    'import gin as g',
-    'from os import path',
-    "include 'base/atari.gin'",
-    "include 'nothing.gin'",
-    "include ''",
-    'include',
-    'import',
-    'x = 1',
-    'a/b = 2',
-    'a/b/c.d = 3',
-    'Runner:',
-    '  seed = 1',
-    '# nothing',
-    ';',
-    '\\',
-    '\f',
-    '\t',
+    *('import no_such_module', 'import os.path', 'import gin as g', 'from os import path'),
+    *("include 'base/atari.gin'", "include 'nothing.gin'", "include ''", 'include', 'import'),
+    *('x = 1', 'a/b = 2', 'a/b/c.d = 3', 'Runner:', '  seed = 1', '# nothing'),
+    *(';', '\\', '\f', '\t'),
 )
 ALPHABET = '@%()[]{}.,:/=\'"\\\n \t#-+0123456789eExabcTrueNone_$?!;*\x00\xe9\u2028\ufeff'
 
@@ -169,13 +110,8 @@ def fault(path, bindings):
 def _ignored(binding, layers, text):
     """What is wrong if the last literal binding of a name is not in the resolved text, or ''."""
     parameter = getattr(binding, 'parameter', '')
-    last = [
-        b
-        for layer in layers
-        for b in layer
-        if getattr(b, 'parameter', '') == parameter and not isinstance(b, reading.Import)
-    ][-1:]
-    if not parameter or last != [binding]:
+    of_name = [b for layer in layers for b in layer if getattr(b, 'parameter', '') == parameter]
+    if not parameter or of_name[-1] is not binding:
         return ''
     values = re.findall(rf'^\S*\.{re.escape(parameter)} = (.*)$', text, re.M)
     try:
@@ -211,13 +147,11 @@ def campaign(count, seed):
     return outcomes, failures
 
 
-def main():
-    parser = argparse.ArgumentParser(
-        'campaigns.fuzz', description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+def main(argv=None):
+    parser = cli.parser('campaigns.fuzz', __doc__)
     parser.add_argument('--count', type=int, default=5000)
     parser.add_argument('--seed', type=int, default=0)
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     outcomes, failures = campaign(arguments.count, arguments.seed)
     for row, case, wrong in failures:
         print(f'{row}: {case!r}\n  {wrong}')

@@ -52,16 +52,10 @@ class Started:
         largest_file_bytes=None,
     ):
         self._output = Path(output or f'{base_dir}.stderr')
+        arguments = ['run', f'--gin_files={gin_file}', f'--base_dir={base_dir}']
+        arguments += [f'--gin_bindings={binding}' for binding in bindings]
         self.process = processes.start(
-            [
-                'run',
-                f'--gin_files={gin_file}',
-                f'--base_dir={base_dir}',
-                *(f'--gin_bindings={binding}' for binding in bindings),
-            ],
-            self._output,
-            largest_file_bytes=largest_file_bytes,
-            before=before,
+            arguments, self._output, largest_file_bytes=largest_file_bytes, before=before
         )
 
     def end(self, timeout_seconds=600):
@@ -76,8 +70,9 @@ class Started:
         return self._output.read_text(errors='replace') if self._output.exists() else ''
 
 
-def run(base_dir, bindings=BINDINGS, before=(), gin_file=GIN_FILE, output=None):
-    return Started(base_dir, bindings, before, gin_file, output).end()
+def run(*arguments, **keywords):
+    """(exit status, complete output) of a process, see `Started`."""
+    return Started(*arguments, **keywords).end()
 
 
 def last_line(printed):

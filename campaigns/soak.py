@@ -9,7 +9,6 @@ the medians of the first and of the last tenth of the runs are compared. Exit st
 by more than a twentieth.
 """
 
-import argparse
 import csv
 import os
 import shutil
@@ -17,18 +16,16 @@ import statistics
 import sys
 import tempfile
 import time
+from pathlib import Path
 
 import psutil
 
 from campaigns import runs
+from ob2i_tf import cli
 
 MEASURED = (
-    'resident_megabytes',
-    'open_files',
-    'threads',
-    'starter_megabytes',
-    'starter_open_files',
-    'starter_threads',
+    *('resident_megabytes', 'open_files', 'threads'),
+    *('starter_megabytes', 'starter_open_files', 'starter_threads'),
     'disk_kilobytes',
 )
 GROWTH = 1.05
@@ -59,11 +56,8 @@ def soak(hours, out):
             status, printed = started.end()
             if status:
                 raise SystemExit(f'run {len(rows)} ended with status {status}: {printed[-2000:]}')
-            size = sum(
-                os.path.getsize(os.path.join(root, name))
-                for root, _, names in os.walk(folder)
-                for name in names
-            )
+            files = [path for path in Path(folder).rglob('*') if path.is_file()]
+            size = sum(path.stat().st_size for path in files)
             most = [max(values) for values in zip(*filter(None, seen))]
             rows.append([round(x, 1) for x in (*most, *measure(own), size / 1e3)])
             writer.writerow([len(rows), f'{(time.monotonic() - began) / 60:.2f}', *rows[-1]])
@@ -71,13 +65,11 @@ def soak(hours, out):
     return rows
 
 
-def main():
-    parser = argparse.ArgumentParser(
-        'campaigns.soak', description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+def main(argv=None):
+    parser = cli.parser('campaigns.soak', __doc__)
     parser.add_argument('--hours', type=float, default=1.0)
     parser.add_argument('--out', default='soak.csv')
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     rows = soak(arguments.hours, arguments.out)
     tenth, grown = max(1, len(rows) // 10), []
     print(f'{len(rows)} runs')

@@ -11,7 +11,6 @@ the rows of each trial must be those of an undisturbed run. Exit status: 0 if so
 """
 
 import contextlib
-import csv
 import json
 import os
 import signal
@@ -52,11 +51,17 @@ def workers_of(trials):
 
 
 def starts(trial):
-    try:
-        with open(trial.base_dir / 'environment.json') as file:
-            return 1 + len(json.load(file)['earlier'])
-    except OSError:
-        return 0
+    path = trial.folder.environment
+    return 1 + len(json.loads(path.read_text())['earlier']) if path.exists() else 0
+
+
+def command(gin_file, base_dir, seeds, bindings, *arguments):
+    """The command line of a sweep."""
+    return [
+        *(sys.executable, '-m', 'ob2i_tf.sweep'),
+        *(f'--gin_files={gin_file}', f'--base_dir={base_dir}', f'--seeds={seeds}', *arguments),
+        *(f'--gin_bindings={binding}' for binding in bindings),
+    ]
 
 
 def wait(process, condition, *arguments):
@@ -98,17 +103,9 @@ def on_nodes(base_dir, count, seeds, iterations):
     undisturbed, disturbed = trials('undisturbed'), trials('disturbed')
     sweep.Sweep(sweep.LocalExecutor(2)).run(undisturbed, lambda *end: None)
     with cluster(count) as (made, nodes):
+        address = f'--address={made.address}'
         process = subprocess.Popen(
-            [
-                sys.executable,
-                '-m',
-                'ob2i_tf.sweep',
-                f'--gin_files={runs.GIN_FILE}',
-                f'--seeds={seeds}',
-                f'--base_dir={base_dir / "disturbed"}',
-                f'--address={made.address}',
-                *(f'--gin_bindings={binding}' for binding in bindings),
-            ]
+            command(runs.GIN_FILE, base_dir / 'disturbed', seeds, bindings, address)
         )
         killed, (_, worker) = halfway(process, disturbed)
         worker.kill()
@@ -150,18 +147,10 @@ def main():
     maze = 'maze' in arguments.gin_file
     bindings = (f'Runner.num_iterations = {ITERATIONS}', *(MAZE if maze else LINEAR))
     trials = sweep.trials([arguments.gin_file], base_dir, (), (), 12, bindings)
-    command = [
-        sys.executable,
-        '-m',
-        'ob2i_tf.sweep',
-        f'--gin_files={arguments.gin_file}',
-        '--seeds=12',
-        f'--base_dir={base_dir}',
-        '--processes=2',
-        '--cpus=1',
-        *(f'--gin_bindings={binding}' for binding in bindings),
-        *([f'--address={arguments.address}'] if arguments.address else []),
-    ]
+    address = [f'--address={arguments.address}'] if arguments.address else []
+    sweep_command = command(
+        arguments.gin_file, base_dir, 12, bindings, '--processes=2', '--cpus=1', *address
+    )
 
     def complete():
         return [trial for trial in trials if trial.complete()]
@@ -171,7 +160,7 @@ def main():
 
     finished = {}  # Trial -> number of starts when it was first seen complete.
     for number, until in enumerate((3, 7)):
-        process = subprocess.Popen(command)
+        process = subprocess.Popen(sweep_command)
         wait(process, enough, until)
         if number:  # One worker dies too, while the sweep lives on.
             trial, (program, worker) = halfway(process, trials)
@@ -184,13 +173,12 @@ def main():
         process.wait()
         print(f'killed the sweep with {len(complete())} of 12 complete', flush=True)
         finished.update({trial: starts(trial) for trial in complete() if trial not in finished})
-    status = subprocess.run(command).returncode
+    status = subprocess.run(sweep_command).returncode
 
     again = [trial.base_dir.name for trial, before in finished.items() if starts(trial) > before]
     wrong = []
     for trial in trials:
-        with open(trial.base_dir / 'train.csv', newline='') as file:
-            iterations = [int(row['iteration']) for row in csv.DictReader(file)]
+        iterations = [int(row['iteration']) for row in trial.folder.rows('train')]
         if iterations != list(range(ITERATIONS)):
             wrong.append((trial.base_dir.name, iterations))
     print(

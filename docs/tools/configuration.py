@@ -21,7 +21,7 @@ from ob2i_tf.training import main as program  # noqa: E402
 with program.stderr_held_back():
     import gin
 
-    from ob2i_tf import config, parameters
+    from ob2i_tf import config, parameters, released  # noqa: F401, registers parts as well
     from ob2i_tf.config import reading, resources, values
     from ob2i_tf.linear import agents  # noqa: F401, which registers LSVI
     from ob2i_tf.training import runner  # noqa: F401, which registers all other parts

@@ -307,9 +307,7 @@ def main(argv=None):
         ('comparison', comparison(of_runs, of_mazes)),
     ):
         rows.to_csv(out / f'{name}.csv', index=False, float_format='%.4g')
-    picture = figure(of_runs)
-    (out / 'relative_length.png').write_bytes(picture.png)
-    (out / 'relative_length.svg').write_text(picture.svg, encoding='utf-8')
+    figure(of_runs).save(out)
     for problem in runs.problems:
         print('note:', problem, file=sys.stderr)
     print(out)

@@ -160,9 +160,7 @@ def main(argv=None):
     long = table.stack(['method', 'seed'], future_stack=True).rename('regret').reset_index()
     long.to_csv(out / 'regret.csv', index=False, float_format='%.5g')
     summary(table).to_csv(out / 'summary.csv', float_format='%.4g')
-    picture = figure(table)
-    (out / 'regret.png').write_bytes(picture.png)
-    (out / 'regret.svg').write_text(picture.svg, encoding='utf-8')
+    figure(table).save(out)
     for problem in runs.problems:
         print('note:', problem, file=sys.stderr)
     print(out)

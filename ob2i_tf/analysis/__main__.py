@@ -6,19 +6,16 @@
 Exit status: 0 if the report was written, 1 if not, 2 if the command line is wrong.
 """
 
-import argparse
 import os
 import sys
 
 from ob2i_tf import cli
-from ob2i_tf.errors import UserError, missing_extra
 
 
-def _parser():
-    parser = argparse.ArgumentParser(
-        prog='python -m ob2i_tf.analysis',
-        description='Writes tables, figures and a page on run folders beside published results.',
-    )
+@cli.command()
+def main(argv=None):
+    """Runs the command line; returns the exit status."""
+    parser = cli.parser('ob2i_tf.analysis', __doc__)
     parser.add_argument(
         'runs',
         nargs='+',
@@ -38,26 +35,10 @@ def _parser():
         '--method',
         help='method whose relative scores are drawn (default: OB2I, else the first)',
     )
-    return parser
-
-
-@cli.command()
-def main(argv=None):
-    """Runs the command line; returns the exit status."""
-    arguments = _parser().parse_args(argv)
-    try:
+    arguments = parser.parse_args(argv)
+    with cli.extra('analysis'):
         from ob2i_tf.analysis import report  # Takes seconds: pandas, matplotlib.
-    except ModuleNotFoundError as error:
-        print('error:', missing_extra(error, 'analysis'), file=sys.stderr)
-        return 1
-    try:
-        page = report.write(
-            arguments.runs, arguments.out, f'score_{arguments.score}', arguments.method
-        )
-    except (UserError, OSError) as error:
-        print('error:', ' '.join(str(error).split()), file=sys.stderr)
-        return 1
-    print(page)
+    print(report.write(arguments.runs, arguments.out, arguments.score, arguments.method))
     return 0
 
 

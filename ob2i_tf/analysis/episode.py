@@ -7,9 +7,9 @@ Writes a figure, a page and a video. The run may be in progress. Its folder is n
 TensorFlow.
 """
 
-import argparse
 import base64
 import contextlib
+import functools
 import io
 import itertools
 import os
@@ -22,22 +22,19 @@ import numpy as np
 
 from ob2i_tf import cli
 from ob2i_tf.config import installed
-from ob2i_tf.errors import UserError, missing_extra
+from ob2i_tf.errors import ConfigError, UserError
 from ob2i_tf.training.run_folder import RunFolder, task_name
 
-try:
+with cli.extra('analysis'):
     from PIL import Image, ImageDraw
     from scipy import signal
 
     from ob2i_tf.analysis import figures
     from ob2i_tf.analysis.load import printable
     from ob2i_tf.analysis.templates import render
-except ModuleNotFoundError as error:
-    if __name__ != '__main__':
-        raise
-    sys.exit(f'error: {missing_extra(error, "analysis")}')
 
 NUM_SPIKES = 8  # As in the paper's figure on VideoPinball.
+_BLUE, _RED = figures.COLOURS[:2]
 
 
 class Recording(NamedTuple):
@@ -82,59 +79,51 @@ def record(run, seed=0, max_steps=3000, allow_imports=()) -> Recording:
       allow_imports: See `restore.restore`.
 
     Raises:
-      UserError: if the run cannot be restored.
+      UserError: The run cannot be restored.
     """
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
     from ob2i_tf import acting, bonuses, config
+    from ob2i_tf.training import loop
     from ob2i_tf.training.restore import restore
 
     if not RunFolder(run).config.is_file():
         raise UserError(f'{run} is not a run folder: it has no config.gin')
-    agent = restore(run, allow_imports)
+    agent, rng = restore(run, allow_imports), np.random.default_rng(seed)
+    frames, cells, actions, random, rewards, q_values = [], [], [], [], [], []
     with contextlib.closing(agent.environment(num_envs=1, seed=seed)) as env:
         maze = _maze(env)
-        steps = list(_play(env, agent, np.random.default_rng(seed), max_steps, maze))
+        heads = agent.posterior.evaluation_heads(1, rng)
+
+        def act(observations):
+            frames.append(maze.render() if maze else _newest_frame(observations[0]))
+            cells.append(maze.cell if maze else None)
+            q_values.append(agent.posterior.mean(observations).numpy()[0])
+            # Drawn here, so that the page can show which actions were random.
+            random.append(bool(rng.random() < agent.epsilon))
+            return agent.policy.actions(observations, heads, float(random[-1]), rng)
+
+        steps = loop.play(env, env.reset()[0], act)
+        for step, finished_games in itertools.islice(steps, max_steps):
+            actions.append(int(step.actions[0]))
+            rewards.append(float(step.info['raw_rewards'][0]))
+            if finished_games:
+                break
         names = env.metadata.get('action_names')
-    frames, cells, actions, random, rewards, q_values, ended = zip(*steps)
-    q_values, actions = np.array(q_values), np.array(actions)
+    q_values = np.array(q_values)
     return Recording(
-        f'{task_name(config.value)}, {run}, {agent.agent_steps:,} agent steps',
-        names or [str(action) for action in range(q_values.shape[-1])],
-        list(frames),
-        actions,
-        np.array(random),
-        np.array(rewards),
-        q_values,
-        acting.vote_preferences(q_values).numpy().astype(int),
-        bonuses.ensemble_std(q_values).numpy()[np.arange(len(actions)), actions],
-        np.array(cells) if maze else None,
-        maze.walls if maze else None,
-        ended[-1],
+        title=f'{task_name(config.value)}, {run}, {agent.agent_steps:,} agent steps',
+        action_names=names or [str(action) for action in range(q_values.shape[-1])],
+        frames=frames,
+        actions=np.array(actions),
+        random=np.array(random),
+        rewards=np.array(rewards),
+        q_values=q_values,
+        votes=acting.vote_preferences(q_values).numpy().astype(int),
+        bonuses=bonuses.ensemble_std(q_values).numpy()[np.arange(len(actions)), actions],
+        cells=np.array(cells) if maze else None,
+        walls=maze.walls if maze else None,
+        finished=bool(finished_games),
     )
-
-
-def _play(env, agent, rng, max_steps, maze):
-    """Yields (frame, cell, action, random, reward, Q-values, game over) of each step of a game."""
-    from ob2i_tf.training import loop
-
-    observations, _ = env.reset()
-    heads = agent.posterior.evaluation_heads(1, rng)
-    shown = []
-
-    def act(observations):
-        frame = maze.render() if maze else _newest_frame(observations[0])
-        q_values = agent.posterior.mean(observations).numpy()[0]
-        # Drawn here, so that the page can show which actions were random.
-        random = bool(rng.random() < agent.epsilon)
-        shown[:] = frame, maze and maze.cell, random, q_values
-        return agent.policy.actions(observations, heads, float(random), rng)
-
-    for step, _ in itertools.islice(loop.play(env, observations, act), max_steps):
-        frame, cell, random, q_values = shown
-        reward, over = float(step.info['raw_rewards'][0]), bool(step.info['game_over'][0])
-        yield frame, cell, int(step.actions[0]), random, reward, q_values, over
-        if over:
-            break
 
 
 def _maze(env):
@@ -265,9 +254,6 @@ def video(recording, steps, path, max_frames=500):
     )
 
 
-_BLUE, _RED = figures.COLOURS[:2]
-
-
 def viewer(recording, steps, figure) -> str:
     """The page: the curve, with the frame, Q-values and votes at the step under the cursor.
 
@@ -334,30 +320,31 @@ def write(recording, out) -> Path:
 @cli.command()
 def main(argv=None):
     """Runs the command line; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog='python -m ob2i_tf.analysis.episode',
-        description='Plays one game with a trained agent and shows the UCB-bonus of every step.',
-    )
+    parser = cli.parser('ob2i_tf.analysis.episode', __doc__)
     path = os.path.expanduser
     parser.add_argument('run', type=path, metavar='RUN', help='a run folder')
     parser.add_argument(
         '--out', required=True, type=path, metavar='DIR', help='folder for the viewer'
     )
-    parser.add_argument('--seed', type=int, default=0, help='seed of the game (default: 0)')
     parser.add_argument(
-        '--max_steps', type=int, default=3000, help='largest number of agent steps (default: 3000)'
+        '--seed',
+        type=functools.partial(cli.count, least=0),
+        default=0,
+        help='seed of the game (default: 0)',
+    )
+    parser.add_argument(
+        '--max_steps',
+        type=cli.count,
+        default=3000,
+        help='largest number of agent steps (default: 3000)',
     )
     installed.add_flag(parser)
     arguments = parser.parse_args(argv)
-    if arguments.max_steps < 1 or arguments.seed < 0:
-        parser.error('--max_steps must be at least 1 and --seed at least 0')
     try:
         game = record(arguments.run, arguments.seed, arguments.max_steps, arguments.allow_imports)
-        print(write(game, arguments.out))
-    except (UserError, OSError) as error:
-        message = str(error).partition('\n  In call to configurable')[0]
-        print('error:', ' '.join(message.split()), file=sys.stderr)
-        return 1
+    except ConfigError as error:  # Of the run, not of the command line.
+        raise UserError(error) from error
+    print(write(game, arguments.out))
     return 0
 
 

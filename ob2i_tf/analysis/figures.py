@@ -23,16 +23,20 @@ from matplotlib import ticker
 
 from ob2i_tf.analysis import scores
 from ob2i_tf.analysis.load import game_order
-from ob2i_tf.environments.games import ATARI_49
 
 INK = '#1a1c1f'
 # Okabe and Ito's colours, dark enough for lines on white and light enough for lines on black.
 COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#B8860B', '#3A9BDC', '#7F7F7F', '#8C564B')
-DASHES = [
-    '-',
-    *((0, dashes) for dashes in ((5, 1.5), (1.5, 1.2), (6, 1.5, 1.5, 1.5), (9, 2))),
-    *((0, dashes) for dashes in ((3, 1, 1, 1, 1, 1), (2, 3), (7, 3, 2, 3))),
-]
+_PATTERNS = (
+    (5, 1.5),
+    (1.5, 1.2),
+    (6, 1.5, 1.5, 1.5),
+    (9, 2),
+    (3, 1, 1, 1, 1, 1),
+    (2, 3),
+    (7, 3, 2, 3),
+)
+DASHES = ['-', *((0, pattern) for pattern in _PATTERNS)]
 PANELS = 12  # Largest number per page of curves.
 FEWEST_POINTS = 3  # Smallest number of games in a scatter plot.
 STYLE = {
@@ -120,11 +124,6 @@ def short(value) -> str:
     return f'{value:.4g}'
 
 
-def _short_ticks(axis):
-    axis.set_major_locator(ticker.MaxNLocator(4))
-    axis.set_major_formatter(lambda value, _: short(value))
-
-
 def _percent_ticks(axis):
     """For a scale that is linear to 10 and logarithmic beyond."""
     steps = [5, 10, 30, 100, 300, 1000, 3000, 10000, 30000]
@@ -159,6 +158,7 @@ def interval_of_mean(curves, draws=1000):
 
 
 def grid(count):
+    """A figure with `count` panels in up to three columns, and their axes."""
     columns = min(3, count)
     rows = -(-count // columns)
     figure, axes = plt.subplots(
@@ -170,15 +170,17 @@ def grid(count):
 
 
 def legend(figure, lines):
-    names = list(lines)
-    columns = int(
-        16 * figure.get_figwidth() / (max(map(len, names)) + 8)
-    )  # Each has a name and a line.
-    columns = min(4, len(names), max(1, columns))
-    figure.set_figheight(figure.get_figheight() + 0.18 * -(-len(names) // columns))
-    figure.legend(
-        lines.values(), names, loc='outside lower center', ncols=columns, handlelength=3.2
-    )
+    """A legend below the figure, which grows by its height.
+
+    Args:
+      figure: Figure.
+      lines: {name: line}.
+    """
+    width = max(map(len, lines)) + 8  # Of a name and its line, in characters.
+    columns = min(4, len(lines), max(1, int(16 * figure.get_figwidth() / width)))
+    figure.set_figheight(figure.get_figheight() + 0.18 * -(-len(lines) // columns))
+    place = {'loc': 'outside lower center', 'ncols': columns, 'handlelength': 3.2}
+    figure.legend(lines.values(), list(lines), **place)
 
 
 @style()
@@ -198,21 +200,15 @@ def _panels(runs, table, column, known, name, title, caption, ylabel) -> list[Fi
         lines = {}
         for axis, game in zip(axes, page):
             for method, members in sorted(by_game[game].items()):
-                colour = styles[method]['color']
                 curves = run_curves(members, table, column)
-                for seed in curves:
-                    seen = curves[seed].dropna()
-                    plot(axis, seen.index, seen, color=colour, lw=0.5, alpha=0.45)
-                band = interval_of_mean(curves)
-                axis.fill_between(curves.index, *band, color=colour, alpha=0.18, lw=0)
-                mean = curves.mean(axis=1)
-                lines[method] = plot(axis, mean.index, mean, lw=1.6, **styles[method])
+                lines[method] = _draw_seeds(axis, curves, styles[method])
             axis.set_xlim(0, 1.04 * axis.dataLim.x1 or 1)
             if known is not None and game in known.paper.index:
                 lines |= _published_scores(axis, known, game)
             axis.set_title(game)
-            _short_ticks(axis.xaxis)
-            _short_ticks(axis.yaxis)
+            for each in (axis.xaxis, axis.yaxis):
+                each.set_major_locator(ticker.MaxNLocator(4))
+                each.set_major_formatter(lambda value, _: short(value))
         for axis in axes[-3:]:
             axis.set_xlabel('frames')
         figure.supylabel(ylabel, fontsize=9)
@@ -221,6 +217,17 @@ def _panels(runs, table, column, known, name, title, caption, ylabel) -> list[Fi
         of_count = f', page {number} of {count}' if count > 1 else ''
         figures.append(rendered(name + suffix, title + of_count, caption, figure))
     return figures
+
+
+def _draw_seeds(axis, curves, look):
+    """A thin line per seed and a band for their mean; returns the thick line of the mean."""
+    for seed in curves:
+        seen = curves[seed].dropna()
+        plot(axis, seen.index, seen, color=look['color'], lw=0.5, alpha=0.45)
+    band = interval_of_mean(curves)
+    axis.fill_between(curves.index, *band, color=look['color'], alpha=0.18, lw=0)
+    mean = curves.mean(axis=1)
+    return plot(axis, mean.index, mean, lw=1.6, **look)
 
 
 def _published_scores(axis, known, game):
@@ -368,20 +375,20 @@ def episode_length(lengths, relative, method, against, name) -> list[Figure]:
 
 
 @style()
-def performance_profiles(normalised, known, draws=500) -> list[Figure]:
+def performance_profiles(results, draws=500) -> list[Figure]:
     """Share of runs above a normalised score (Agarwal et al. 2021), with bootstrap bands.
 
     Args:
-      normalised: See `scores.normalised_runs`.
-      known: scores.Published; the paper's methods appear as lines, one value per game.
+      results: scores.Results; the paper's methods appear as lines, one value per game.
       draws: Repetitions of the bootstrap, stratified by game.
     """
-    if normalised.empty:
+    if results.atari.empty:
         return []
+    known = results.known
     taus = np.linspace(0, 4, 161)
     rng = np.random.default_rng(0)
     figure, axis = plt.subplots(figsize=(6.3, 3.6), layout='constrained')
-    groups = dict(tuple(normalised.groupby('method')))
+    groups = dict(tuple(results.atari.groupby('method')))
     for method, keywords in line_styles(groups).items():
         by_game = groups[method].groupby('game')['normalised']
         games = [values.to_numpy() for _, values in by_game]
@@ -418,13 +425,12 @@ def _share(games, taus):
 
 
 @style()
-def intervals(summary, known) -> list[Figure]:
+def intervals(results) -> list[Figure]:
     """Mean, median, IQM and optimality gap with their intervals, beside the published ones."""
-    if summary.empty:
+    if results.summary.empty:
         return []
-    published = scores.published_summary(known)
-    published = published[published['frames_millions'] == 20]
-    rows = [(f'{row["method"]} (here)', row, COLOURS[0]) for _, row in summary.iterrows()]
+    published = results.published_summary.query('frames_millions == 20')
+    rows = [(f'{row["method"]} (here)', row, COLOURS[0]) for _, row in results.summary.iterrows()]
     rows += [(f'{row["method"]} (paper)', row, INK) for _, row in published.iterrows()]
     rows.reverse()
     figure, axes = plt.subplots(
@@ -461,27 +467,21 @@ def _slugs(names):
     return slugs
 
 
-def all_figures(runs, table, summary, known, score='score_last', method=None) -> list[Figure]:
+def all_figures(results, method=None) -> list[Figure]:
     """Every figure that these runs allow.
 
     Args:
-      runs: load.Runs.runs.
-      table: See `scores.table_of_runs`.
-      summary: See `scores.summary`.
-      known: scores.Published.
-      score: 'score_last' or 'score_best'.
+      results: scores.Results.
       method: Method whose relative scores are shown; by default the variant of OB2I with the most
         games, else any method.
     """
-    figures = intervals(summary, known) + learning_curves(runs, known)
-    figures += performance_profiles(scores.normalised_runs(table, known, score), known)
-    mine = scores.by_game(table[table['game'].isin(ATARI_49)], score)
+    runs, mine, known = results.runs, results.means, results.known
+    figures = intervals(results) + learning_curves(runs, known) + performance_profiles(results)
     if method is None and len(mine):
         method = max(mine, key=lambda m: (m.startswith('OB2I'), mine[m].count()))
     if method in mine:
         lengths = game_lengths([run for run in runs if run.method == method])
-        baselines = {m: mine[m] for m in mine if m != method}
-        baselines |= {f'{m} (paper)': known.paper[m] for m in known.paper}
+        baselines = dict(mine.drop(columns=method)) | dict(known.paper.add_suffix(' (paper)'))
         for (against, baseline), slug in zip(baselines.items(), _slugs(baselines)):
             relative = scores.relative_score(mine[method], baseline, known.random, known.human)
             relative = 100 * relative.dropna()

@@ -28,7 +28,6 @@ TRAIN_COLUMNS = (
     'bonus_mean',
     'next_bonus_mean',
 )
-_UNBOUND = '(unbound)'
 _LARGEST = 1e15  # Sums of larger numbers may overflow; no log holds any.
 # Bindings that may differ between the runs of one method.
 _FREE = re.compile(
@@ -141,6 +140,8 @@ def printable(text) -> str:
 
 
 def _read_run(folder, name, problems) -> Run | None:
+    """A run; None, and a problem, if its configuration cannot be read."""
+
     def report(problem):
         problems.append(printable(f'{folder}: {problem}'))
 
@@ -160,31 +161,23 @@ def _read_run(folder, name, problems) -> Run | None:
     missing = [binding for binding, value in known.items() if value is None]
     if missing:
         return report(f'left out, its config.gin lacks {", ".join(missing)}')
-    seed = str(config['Runner.seed'])
     method = name or config.get('Runner.method') or _folder_name(folder, task)
-    game = game_name(task)
-    density = config.get('make_mnist_maze.wall_density')
-    if game == 'MnistMaze' and isinstance(density, (int, float)) and 0 <= density <= 1:
-        game = f'MnistMaze {100 * density:g}%'
-        seed = f'maze {config.get("make_mnist_maze.maze_seed", 0)}, seed {seed}'
-    elif game == 'DeepSea' and 'make_deep_sea.size' in config:
-        game = f'DeepSea {config["make_deep_sea.size"]}'
+    game, seed = _game_and_seed(config, task)
     run = Run(
-        folder,
-        printable(str(method)),
-        printable(game),
-        printable(seed),
-        config,
-        _read_environment(files.environment, report),
-        _nothing(COLUMNS['eval']),
-        read_csv(files.table('train'), TRAIN_COLUMNS, report),
-        _nothing(COLUMNS['eval_episodes']),
+        path=folder,
+        method=printable(str(method)),
+        game=printable(game),
+        seed=printable(seed),
+        config=config,
+        environment=_read_environment(files.environment, report),
+        eval=_nothing(COLUMNS['eval']),
+        train=read_csv(files.table('train'), TRAIN_COLUMNS, report),
+        games=_nothing(COLUMNS['eval_episodes']),
     )
     if run.scored_by == 'evaluation':
         evaluation = read_csv(files.table('eval'), COLUMNS['eval'], report)
-        played = read_csv(
-            files.table('eval_episodes'), COLUMNS['eval_episodes'], report, required=False
-        )
+        played = files.table('eval_episodes')
+        played = read_csv(played, COLUMNS['eval_episodes'], report, required=False)
         run = run._replace(eval=evaluation, games=played)
         empty = int(evaluation['score_mean'].isna().sum())
         if empty:
@@ -193,6 +186,18 @@ def _read_run(folder, name, problems) -> Run | None:
     if frames_planned and 0 < run.frames < frames_planned:
         report(f'cut short: {run.frames:,} of {frames_planned:,} frames')
     return run
+
+
+def _game_and_seed(config, task):
+    """Names of the task and of the seed, with the size of a sea, the density and seed of a maze."""
+    game, seed = game_name(task), str(config['Runner.seed'])
+    density = config.get('make_mnist_maze.wall_density')
+    if game == 'MnistMaze' and isinstance(density, (int, float)) and 0 <= density <= 1:
+        game = f'MnistMaze {100 * density:g}%'
+        seed = f'maze {config.get("make_mnist_maze.maze_seed", 0)}, seed {seed}'
+    elif game == 'DeepSea' and 'make_deep_sea.size' in config:
+        game = f'DeepSea {config["make_deep_sea.size"]}'
+    return game, seed
 
 
 def _folder_name(folder, task):
@@ -215,19 +220,17 @@ def parse_config(text) -> dict[str, Any]:
     for number, line in enumerate(text.split('\n'), 1):
         try:
             config.update(_parse_line(line))
-        except ValueError:
-            reason = _unreadable(line) or f'not a gin binding: {line[:100]!r}'
-            raise ValueError(f'config.gin:{number}: {reason}') from None
+        except ValueError as error:
+            raise ValueError(f'config.gin:{number}: {error}') from None
     return config
 
 
 @functools.cache  # Runs share most of their lines.
 def _parse_line(line):
-    """The bindings of a line, none or one; a ValueError if no config.gin has such a line."""
-    if _unreadable(line):
-        raise ValueError
+    """{name: value} of a line, or {}; a ValueError if no config.gin has such a line."""
+    _check_text(line)
     if re.fullmatch(r'\s*(#.*)?|(import|from|include) .*', line):
-        return ()
+        return {}
     binding = _BINDING.fullmatch(line)
     if binding:
         name, text = binding.groups()
@@ -237,15 +240,15 @@ def _parse_line(line):
             ):
                 value = ast.literal_eval(literal)
                 repr(value)  # Python refuses to convert some numbers to a string.
-                return ((name, value),)
-    raise ValueError
+                return {name: value}
+    raise ValueError(f'not a gin binding: {line[:100]!r}')
 
 
-def _unreadable(line):
-    """The reason why a line is not text, or None."""
-    if '\ufffd' in line:
-        return 'not UTF-8'
-    return 'NUL bytes' if '\0' in line else None
+def _check_text(line):
+    """Raises a ValueError if a line is not text."""
+    for character, reason in (('\ufffd', 'not UTF-8'), ('\0', 'NUL bytes')):
+        if character in line:
+            raise ValueError(reason)
 
 
 def _frames_planned(config, text):
@@ -283,9 +286,6 @@ def _nothing(columns):
 def read_csv(path, columns, report, required=True) -> pd.DataFrame:
     """The intact rows of a log, the last one of each iteration.
 
-    Lines are split here, because pandas pads short rows, lets a quotation mark swallow the
-    following lines, and does not give the numbers of lines that it rejects.
-
     Args:
       path: File.
       columns: Columns to read, all numeric; one that the file lacks is NaN.
@@ -297,62 +297,79 @@ def read_csv(path, columns, report, required=True) -> pd.DataFrame:
     """
     try:
         text = disk.read_text(path, 'utf-8-sig', 'replace')
+        if text.strip():
+            return _parse_csv(text, path.name, columns, report)
+        report(f'{path.name} is empty')
+    except FileNotFoundError:
+        if required:
+            report(f'no {path.name}')
     except OSError as error:
-        absent = isinstance(error, FileNotFoundError)
-        if required or not absent:
-            report(f'no {path.name}' if absent else f'{path.name} cannot be read: {error.strerror}')
-        return _nothing(columns)
+        report(f'{path.name} cannot be read: {error.strerror}')
+    except ValueError as error:
+        report(f'{path.name}:1: {error}')
+    return _nothing(columns)
+
+
+def _parse_csv(text, file, columns, report):
+    """See `read_csv`; a ValueError says what is wrong with the header.
+
+    Lines are split here, because pandas pads short rows, lets a quotation mark swallow the
+    following lines, and does not give the numbers of lines that it rejects.
+    """
     header, *lines = text.split('\n')
     names = header.split(',')
-    fault = _unreadable(header) or ('frames' not in names and 'no header with a column frames')
-    if fault or len(set(names)) < len(names):
-        fault = fault or 'two columns of one name'
-        report(f'{path.name}:1: {fault}' if text.strip() else f'{path.name} is empty')
-        return _nothing(columns)
+    _check_text(header)
+    if 'frames' not in names:
+        raise ValueError('no header with a column frames')
+    if len(set(names)) < len(names):
+        raise ValueError('two columns of one name')
     missing = [column for column in columns if column not in names]
     if missing:
-        report(f'{path.name}:1: no column {", ".join(missing)}')
+        report(f'{file}:1: no column {", ".join(missing)}')
     rows, faults = {}, collections.defaultdict(list)
     if lines and lines.pop():
         faults['ends within a row'].append(len(lines) + 2)
-    for place, line in enumerate(lines, 2):
-        cells = line.split(',')
-        by_name = dict(zip(names, cells))
-        numbers = {column: _number(by_name.get(column, '')) for column in columns}
-        fault = _unreadable(line)
-        if not fault and len(cells) != len(names):
-            fault = f'{len(cells)} cells instead of {len(names)}'
-        wrong = [column for column in columns if numbers[column] is None]
-        if not fault and wrong:
-            fault = f'{wrong[0]} is {by_name[wrong[0]][:40]!r}'
-        elif not fault and math.isnan(numbers['frames']):
-            fault = 'frames is empty'
-        if fault:
-            faults[fault].append(place)
-        else:
-            rows[place] = numbers
+    for number, line in enumerate(lines, 2):
+        try:
+            rows[number] = _parse_row(line, names, columns)
+        except ValueError as error:
+            faults[str(error)].append(number)
     table = pd.DataFrame.from_dict(rows, 'index', dtype=float, columns=list(columns))
     if 'iteration' in names and 'score' not in columns:
         repeated = table.duplicated('iteration', keep='last')
-        faults['a later row has the same iteration'] += list(table.index[repeated])
+        if repeated.any():
+            faults['a later row has the same iteration'] = list(table.index[repeated])
         table = table[~repeated]
     for fault, places in faults.items():
-        if places:
-            more = f' and {len(places) - 5} more' if len(places) > 5 else ''
-            places = ','.join(map(str, places[:5]))
-            report(f'{path.name}:{places}{more}: {fault}; left out')
+        more = f' and {len(places) - 5} more' if len(places) > 5 else ''
+        report(f'{file}:{",".join(map(str, places[:5]))}{more}: {fault}; left out')
     if not rows:
-        report(f'{path.name} holds no row')
+        report(f'{file} holds no row')
     return table.sort_values('frames', kind='stable', ignore_index=True)
 
 
-def _number(text):
-    """A number; NaN if the text is empty, None if it is not a number that can be summed."""
+def _parse_row(line, names, columns):
+    """The numbers in `columns`; a ValueError says what is wrong with the row."""
+    _check_text(line)
+    cells = line.split(',')
+    if len(cells) != len(names):
+        raise ValueError(f'{len(cells)} cells instead of {len(names)}')
+    by_name = dict(zip(names, cells))
+    numbers = {column: _number(column, by_name.get(column, '')) for column in columns}
+    if math.isnan(numbers['frames']):
+        raise ValueError('frames is empty')
+    return numbers
+
+
+def _number(column, text):
+    """The number of a cell, NaN if it is empty; a ValueError if it cannot be summed."""
     try:
         number = float(text or 'nan')
     except ValueError:
-        return None
-    return None if abs(number) > _LARGEST else number
+        number = math.inf
+    if abs(number) > _LARGEST:
+        raise ValueError(f'{column} is {text[:40]!r}')
+    return number
 
 
 @functools.cache
@@ -386,27 +403,20 @@ def bound(run, names, problems) -> dict[str, Any] | None:
     return {name: run.config[name] for name in names}
 
 
-def differences(runs) -> dict[str, dict[str, list[Run]]]:
-    """{binding: {value as text: runs}} of the bindings in which runs of a method may not differ.
+def differences(runs) -> pd.DataFrame:
+    """[runs, bindings]: values as text of bindings in which runs of a method may not differ.
 
     Only bindings with several values. Runs that lack a binding, as those of another version may,
     have the value '(unbound)'.
     """
-    different = {}
-    for binding in sorted({name for run in runs for name in run.config}):
-        by_value = {}
-        if not _FREE.fullmatch(binding):
-            for run in runs:
-                by_value.setdefault(_value(run, binding), []).append(run)
-        if len(by_value.keys() - {_UNBOUND}) > 1:
-            different[binding] = by_value
-    return different
-
-
-def _value(run, binding):
-    if binding == 'Runner.training_steps' and 'make_deep_sea.size' in run.config:
-        return 'by size'  # An iteration is a number of episodes, whose length is the size.
-    return repr(run.config[binding]) if binding in run.config else _UNBOUND
+    values = pd.DataFrame(
+        [{name: repr(value) for name, value in run.config.items()} for run in runs]
+    )
+    if 'make_deep_sea.size' in values:
+        # An iteration is a number of episodes, whose length is the size.
+        values.loc[values['make_deep_sea.size'].notna(), 'Runner.training_steps'] = 'by size'
+    values = values[sorted(name for name in values if not _FREE.fullmatch(name))]
+    return values.loc[:, values.nunique() > 1].fillna('(unbound)')
 
 
 def _split_variants(runs, named, problems):
@@ -416,51 +426,39 @@ def _split_variants(runs, named, problems):
         groups.setdefault((run.method, run.family), []).append(run)
     for (method, _), group in groups.items():
         different = differences(group)
-        if method not in named:
-            group = _variants(method, group, different)
-        elif different:
-            names = ', '.join([*different][:4]) + ', ...' * (len(different) > 4)
+        if len(different.columns) and method in named:
+            names = ', '.join(different.columns[:4]) + ', ...' * (len(different.columns) > 4)
             problems.append(f'{method} pools runs whose configurations differ: {names}')
+        elif len(different.columns):
+            labels = _labels(group, different)
+            group = [
+                run._replace(method=printable(f'{method} ({label})'))
+                for run, label in zip(group, labels)
+            ]
         result += group
     return result
 
 
-def _variants(method, group, different):
-    """The runs, renamed by their values of the `different` bindings.
-
-    Names contain the values of up to three bindings, or else folders, or else numbers.
-    """
-    variants = {}
-    for run in group:
-        variants.setdefault(tuple(_value(run, name) for name in different), []).append(run)
-    if len(variants) == 1:
-        return group
-    names = [binding.rpartition('.')[2] for binding in different]
-    folders = [
-        {_folder_name(run.path, task_name(run.config.get)) for run in members}
-        for members in variants.values()
-    ]
-    if len(names) <= 3:
-        labels = [', '.join(f'{n} {v}' for n, v in zip(names, values)) for values in variants]
-    elif len(set.union(*folders)) == sum(map(len, folders)) == len(folders):
-        labels = [folder for (folder,) in folders]
-    else:
-        labels = [f'variant {number}' for number in range(1, len(variants) + 1)]
-    return [
-        run._replace(method=printable(f'{method} ({label})'))
-        for label, members in zip(labels, variants.values())
-        for run in members
-    ]
+def _labels(runs, different):
+    """For each run, its values of up to three different bindings, or its folder, or a number."""
+    variants = [tuple(row) for row in different.to_numpy()]
+    if different.shape[1] <= 3:
+        names = [binding.rpartition('.')[2] for binding in different]
+        return [', '.join(f'{n} {v}' for n, v in zip(names, values)) for values in variants]
+    folders = [_folder_name(run.path, task_name(run.config.get)) for run in runs]
+    if len(set(variants)) == len(set(folders)) == len(set(zip(variants, folders))):
+        return folders
+    numbers = {variant: number for number, variant in enumerate(dict.fromkeys(variants), 1)}
+    return [f'variant {numbers[variant]}' for variant in variants]
 
 
 def _without_duplicates(runs, problems):
+    """The longest of the runs with the same method, game and seed."""
     kept = {}
-    for run in runs:
+    for run in sorted(runs, key=lambda run: -run.frames):
         key = run.method, run.game, run.seed
-        other = kept.setdefault(key, run)
-        if other is not run:
-            better, worse = (run, other) if run.frames > other.frames else (other, run)
-            reason = f'{better.path} has the same method, game and seed ({", ".join(key)})'
-            problems.append(printable(f'{worse.path}: left out: {reason} and is at least as long'))
-            kept[key] = better
+        longer = kept.setdefault(key, run)
+        if longer is not run:
+            reason = f'{longer.path} has the same method, game and seed ({", ".join(key)})'
+            problems.append(printable(f'{run.path}: left out: {reason} and is at least as long'))
     return list(kept.values())

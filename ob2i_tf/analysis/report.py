@@ -10,26 +10,16 @@ from ob2i_tf.analysis import figures, load, scores, tables
 from ob2i_tf.analysis.templates import render
 from ob2i_tf.errors import UserError
 
-SUMMARY_COLUMNS = [
-    'method',
-    'games',
-    'seeds',
-    *scores.STATISTICS,
-    *(f'{name}{end}' for name in scores.STATISTICS for end in ('_low', '_high')),
-    'seeds_fewest',
-    'seeds_most',
-    'runs',
-]
 _VERSIONS = ('ob2i_tf', 'tensorflow', 'numpy', 'ale-py', 'python')  # Those shown.
 
 
-def write(sources, out, score='score_last', method=None) -> Path:
+def write(sources, out, which='last', method=None) -> Path:
     """Writes the report on all runs at and below `sources`.
 
     Args:
       sources: See `load.load`.
       out: Folder for the report.
-      score: 'score_last' or 'score_best', the evaluation that counts as a run's score.
+      which: 'last' or 'best', the evaluation that counts as the score of a run.
       method: Method whose relative scores are drawn; None: OB2I, else the first.
 
     Returns:
@@ -40,43 +30,38 @@ def write(sources, out, score='score_last', method=None) -> Path:
     """
     out = Path(out)
     runs, problems = load.load(sources)
-    known = scores.published()
-    table = scores.table_of_runs(runs)
-    if method is not None and method not in set(table['method']):
-        names = ', '.join(sorted(set(table['method']))) or 'none'
+    results = scores.Results(runs, which)
+    methods = sorted(set(results.table['method']))
+    if method is not None and method not in methods:
+        names = ', '.join(methods) or 'none'
         raise UserError(f'no score of {method!r}; methods with scores: {names}')
     for run in runs:
         if run.scores.empty:
             problems.append(load.printable(f'{run.path}: no score yet, so it is in no table'))
-    summary = scores.summary(table, known, score).reindex(columns=SUMMARY_COLUMNS)
-    shown_tables = tables.all_tables(table, summary, known, score)
-    shown_figures = figures.all_figures(runs, table, summary, known, score, method)
+    shown_tables = tables.all_tables(results)
+    shown_figures = figures.all_figures(results, method)
 
-    for folder in ('tables', 'figures'):
-        (out / folder).mkdir(parents=True, exist_ok=True)
-    table.to_csv(out / 'scores.csv', index=False)
-    summary.to_csv(out / 'summary.csv', index=False)
-    for shown in shown_tables:
-        for ending, text in (
-            ('md', tables.markdown(shown)),
-            ('tex', tables.latex(shown)),
-            ('csv', tables.csv_text(shown)),
-        ):
-            (out / 'tables' / f'{shown.name}.{ending}').write_text(text, encoding='utf-8')
+    for folder in (out / 'tables', out / 'figures'):
+        folder.mkdir(parents=True, exist_ok=True)
+    results.table.to_csv(out / 'scores.csv', index=False, columns=list(scores.SCORE_COLUMNS))
+    results.summary.to_csv(out / 'summary.csv', index=False)
+    for table in shown_tables:
+        table.save(out / 'tables')
     for figure in shown_figures:
         figure.save(out / 'figures')
     names = {table.name for table in shown_tables} | {figure.name for figure in shown_figures}
-    earlier = [f for folder in ('tables', 'figures') for f in (out / folder).iterdir()]
+    earlier = [file for folder in ('tables', 'figures') for file in (out / folder).iterdir()]
     earlier = sorted(str(file.relative_to(out)) for file in earlier if file.stem not in names)
     if earlier:
         problems.append(load.printable(f'{out}: not from this report: {", ".join(earlier)}'))
-    atari = len(summary) > 0
     page = render(
         'report.html',
-        title='Runs beside the published results' if atari else 'Runs',
-        summary=_summary(runs, table, score),
+        results=results,
+        methods=sorted({run.method for run in runs}),
+        num_tasks=len({run.game for run in runs}),
+        num_runs=len(runs),
         problems=problems,
-        coverage=tables.coverage(runs, table),
+        coverage=tables.coverage(runs, results.table),
         tables=shown_tables,
         figures=shown_figures,
         configurations=_configurations(runs),
@@ -88,16 +73,6 @@ def write(sources, out, score='score_last', method=None) -> Path:
     return path
 
 
-def _summary(runs, table, score):
-    methods = sorted({run.method for run in runs})
-    games = {run.game for run in runs}
-    which = 'last' if score == 'score_last' else 'best'
-    return (
-        f'Methods: {", ".join(methods)}. Tasks: {len(games)}. Runs: {len(runs)}, {len(table)} of '
-        f'them with a score ({which} evaluation).'
-    )
-
-
 def _configurations(runs) -> list[tables.Table]:
     """One table per family of tasks whose runs differ in bindings."""
     families = {}
@@ -105,27 +80,21 @@ def _configurations(runs) -> list[tables.Table]:
         families.setdefault(run.family, []).append(run)
     shown = []
     for family, members in families.items():
-        methods = list(dict.fromkeys(run.method for run in members))
-        rows = [
-            [binding, *(_values(by_value, method) for method in methods)]
-            for binding, by_value in load.differences(members).items()
-        ]
-        if rows:
+        different = load.differences(members)
+        if len(different.columns):
+            by_method = different.groupby([run.method for run in members], sort=False)
+            cells = by_method.agg(_values).T.rename_axis('Binding').reset_index()
             title = f'{family}: bindings in which runs differ, besides game, seed and length'
-            cells = pd.DataFrame(rows, columns=['Binding', *methods])
             shown.append(tables.Table(f'configurations_{len(shown)}', title, cells))
     return shown
 
 
-def _values(by_value, method):
+def _values(column):
     """The value in the runs of a method; if there are several, each with its number of runs."""
-    counts = {
-        value: sum(run.method == method for run in members) for value, members in by_value.items()
-    }
-    counts = {value: count for value, count in counts.items() if count}
+    counts = column.value_counts(sort=False)
     if len(counts) == 1:
-        return next(iter(counts))
-    return ', '.join(f'{value} ({count} runs)' for value, count in counts.items()) or None
+        return counts.index[0]
+    return ', '.join(f'{value} ({count} runs)' for value, count in counts.items())
 
 
 def _runs(runs) -> tables.Table:

@@ -1,6 +1,5 @@
 """Scores of runs and of publications, normalised and summarised."""
 
-import contextlib
 import os
 from typing import NamedTuple
 
@@ -23,16 +22,19 @@ SCORE_COLUMNS = (
 )
 _LONGEST_GAME = 120  # Rows; exact with up to 5 seeds per game.
 STATISTICS = ('mean', 'median', 'iqm', 'optimality_gap')
-# Published columns -> their names here, and the frames (millions) of their training.
-PAPER = {'BEBU': 20, 'BEBU-UCB': 20, 'BEBU-IDS': 20, 'OB2I': 20}
-EARLIER = {
-    'DQN': ('DQN', 200),
-    'NoisyNet_DQN': ('NoisyNet-DQN', 200),
-    'NoisyNet_Dueling': ('NoisyNet', 200),
-    'UBE': ('UBE', 200),
-    'BootDQN': ('BootDQN', 200),
-    'BootDQN_IDS': ('BootDQN-IDS', 200),
-}
+SUMMARY_COLUMNS = (
+    'method',
+    'games',
+    'seeds',
+    *STATISTICS,
+    *(f'{name}{end}' for name in STATISTICS for end in ('_low', '_high')),
+    'seeds_fewest',
+    'seeds_most',
+    'runs',
+)
+PAPER = ('BEBU', 'BEBU-UCB', 'BEBU-IDS', 'OB2I')
+# Columns of published_scores.csv with all 49 games -> names here.
+EARLIER = {'DQN': 'DQN', 'NoisyNet_DQN': 'NoisyNet-DQN', 'NoisyNet_Dueling': 'NoisyNet'}
 
 
 class Published(NamedTuple):
@@ -41,7 +43,7 @@ class Published(NamedTuple):
     Attributes:
       random, human: The paper's own columns, Series by game.
       paper: The paper's four methods, 20M frames.
-      earlier: Methods of earlier papers, 200M frames; NaN where none was published.
+      earlier: Methods of earlier papers, 200M frames.
       summary: The paper's table of summaries as printed, with sources.
       ablation, montezuma: These tables as printed.
     """
@@ -55,23 +57,48 @@ class Published(NamedTuple):
     montezuma: pd.DataFrame
 
 
-def published(folder=None) -> Published:
+def published() -> Published:
     """The published scores in third_party/, found in a checkout and after an install."""
-    folder = folder or os.path.join(resources.folder('third_party'), 'published_scores')
+    folder = os.path.join(resources.folder('third_party'), 'published_scores')
 
     def read(name, **keywords):
         return pd.read_csv(os.path.join(folder, name), **keywords)
 
     paper = read('ob2i_paper_scores.csv', index_col='game')
-    earlier = read('published_scores.csv', index_col='game')
-    earlier = earlier[[c for c in EARLIER if c in earlier]].apply(pd.to_numeric, errors='coerce')
+    earlier = read('published_scores.csv', index_col='game')[list(EARLIER)]
     return Published(
         paper['random'],
         paper['human'],
         paper[list(PAPER)],
-        earlier.rename(columns={column: name for column, (name, _) in EARLIER.items()}),
+        earlier.rename(columns=EARLIER),
         *(read(f'{name}_as_printed.csv') for name in ('summary', 'ablation', 'montezuma')),
     )
+
+
+class Results:
+    """The scores of runs, beside the published ones.
+
+    Attributes:
+      runs: The runs.
+      which: 'last' or 'best', the evaluation that counts as the score of a run.
+      table: See `table_of_runs`, with an additional column `score`.
+      atari: Its rows on the 49 games, with an additional column `normalised`.
+      means: Their mean scores, see `by_game`.
+      summary: See `summary`.
+      known: The published scores.
+      published_summary: See `published_summary`.
+    """
+
+    def __init__(self, runs, which='last'):
+        self.runs, self.which, self.known = runs, which, published()
+        self.table = table_of_runs(runs)
+        self.table['score'] = self.table[f'score_{which}']
+        self.atari = self.table[self.table['game'].isin(ATARI_49)].copy()
+        random, human = (self.atari['game'].map(x) for x in (self.known.random, self.known.human))
+        self.atari['normalised'] = human_normalised(self.atari['score'], random, human)
+        self.means = by_game(self.atari)
+        self.summary = summary(self.atari)
+        self.published_summary = published_summary(self.known)
 
 
 def table_of_runs(runs) -> pd.DataFrame:
@@ -85,23 +112,17 @@ def table_of_runs(runs) -> pd.DataFrame:
         scored = run.scores
         if len(scored):
             last = scored.iloc[-1]
-            rows.append(
-                {
-                    **{key: getattr(run, key) for key in ('method', 'game', 'seed', 'scored_by')},
-                    'frames': int(last['frames']),
-                    'episodes': None if pd.isna(last['episodes']) else int(last['episodes']),
-                    'score_last': float(last['score_mean']),
-                    'score_best': float(scored['score_mean'].max()),
-                }
-            )
+            episodes = None if pd.isna(last['episodes']) else int(last['episodes'])
+            ends = int(last['frames']), episodes, last['score_mean'], scored['score_mean'].max()
+            rows.append([run.method, run.game, run.seed, *ends, run.scored_by])
     return pd.DataFrame(rows, columns=list(SCORE_COLUMNS))
 
 
-def by_game(table, score='score_last') -> pd.DataFrame:
-    """Mean over seeds, games x methods; NaN where a method has no run."""
+def by_game(table) -> pd.DataFrame:
+    """Mean `score` over seeds, games x methods; NaN where a method has no run."""
     if table.empty:
         return pd.DataFrame()
-    wide = table.pivot_table(index='game', columns='method', values=score, aggfunc='mean')
+    wide = table.pivot_table(index='game', columns='method', values='score', aggfunc='mean')
     wide.columns.name = wide.index.name = None
     return wide.loc[sorted(wide.index, key=game_order)]
 
@@ -118,9 +139,8 @@ def relative_score(score, baseline, random, human):
 
 def wins_ties_losses(scores, baseline):
     """Numbers of games with `scores` above, equal to and below `baseline`, where both exist."""
-    both = pd.concat([scores, baseline], axis=1).dropna()
-    left, right = both.iloc[:, 0], both.iloc[:, 1]
-    return int((left > right).sum()), int((left == right).sum()), int((left < right).sum())
+    difference = (scores - baseline).dropna()
+    return int((difference > 0).sum()), int((difference == 0).sum()), int((difference < 0).sum())
 
 
 def statistics(matrix):
@@ -149,17 +169,6 @@ def _statistics_of_columns(*columns):
     return np.concatenate([statistics(means)[:2], statistics(np.concatenate(repeated, 1))[2:]])
 
 
-@contextlib.contextmanager
-def _numpy_seed(seed):
-    """Seeds NumPy's global generator, which rliable uses, and restores it."""
-    state = np.random.get_state()
-    np.random.seed(seed)
-    try:
-        yield
-    finally:
-        np.random.set_state(state)
-
-
 def intervals(columns, repetitions=2000, seed=0):
     """STATISTICS of a method and their 95% stratified bootstrap intervals (Agarwal et al. 2021).
 
@@ -179,46 +188,28 @@ def intervals(columns, repetitions=2000, seed=0):
     function = statistics if equal else _statistics_of_columns
     if max(lengths) == 1:
         return function(data), np.full((2, len(STATISTICS)), np.nan)
-    with _numpy_seed(seed):
+    state = np.random.get_state()  # rliable uses this generator.
+    np.random.seed(seed)
+    try:
         points, bounds = library.get_interval_estimates({'': data}, function, reps=repetitions)
+    finally:
+        np.random.set_state(state)
     return points[''], bounds['']
 
 
-def normalised_runs(table, known, score='score_last') -> pd.DataFrame:
-    """The rows on the 49 games, with an additional column `normalised`."""
-    table = table[table['game'].isin(ATARI_49)].copy()
-    table['normalised'] = human_normalised(
-        table[score], table['game'].map(known.random), table['game'].map(known.human)
-    )
-    return table
-
-
-def summary(table, known, score='score_last', repetitions=2000) -> pd.DataFrame:
-    """One row per method: games, seeds (mean, fewest, most), STATISTICS, their `_low` and `_high`.
+def summary(atari) -> pd.DataFrame:
+    """One row per method, with SUMMARY_COLUMNS; seeds: mean, fewest and most per game.
 
     Only the 49 games count; methods with different games are not comparable.
     """
     rows = []
-    for method, group in normalised_runs(table, known, score).groupby('method'):
+    for method, group in atari.groupby('method'):
         columns = [scores.to_numpy() for _, scores in group.groupby('game')['normalised']]
-        points, bounds = intervals(columns, repetitions)
-        counts = [len(column) for column in columns]
-        rows.append(
-            {
-                'method': method,
-                'games': len(columns),
-                'seeds': sum(counts) / len(counts),
-                'seeds_fewest': min(counts),
-                'seeds_most': max(counts),
-                'runs': sum(counts),
-            }
-            | {
-                f'{name}{end}': value
-                for end, values in (('', points), ('_low', bounds[0]), ('_high', bounds[1]))
-                for name, value in zip(STATISTICS, values)
-            }
-        )
-    return pd.DataFrame(rows)
+        points, bounds = intervals(columns)
+        counts = list(map(len, columns))
+        seeds = sum(counts) / len(counts), *points, *bounds.T.ravel(), min(counts), max(counts)
+        rows.append([method, len(columns), *seeds, sum(counts)])
+    return pd.DataFrame(rows, columns=list(SUMMARY_COLUMNS))
 
 
 def published_summary(known) -> pd.DataFrame:
@@ -227,18 +218,8 @@ def published_summary(known) -> pd.DataFrame:
     Published scores are means over seeds, so IQM and optimality gap take one value per game.
     """
     rows = []
-    for frames, columns in ((20, known.paper), (200, known.earlier)):
-        for method in columns:
-            scores = columns[method].dropna()
-            if len(scores) > len(ATARI_49) // 2:
-                normalised = human_normalised(scores, known.random, known.human).dropna()
-                values = statistics(normalised.to_numpy()[None])
-                rows.append(
-                    {
-                        'method': method,
-                        'frames_millions': frames,
-                        'games': len(scores),
-                        **dict(zip(STATISTICS, values)),
-                    }
-                )
-    return pd.DataFrame(rows)
+    for frames, scores in ((20, known.paper), (200, known.earlier)):
+        for method in scores:
+            normalised = human_normalised(scores[method], known.random, known.human).to_numpy()
+            rows.append([method, frames, len(normalised), *statistics(normalised[None])])
+    return pd.DataFrame(rows, columns=['method', 'frames_millions', 'games', *STATISTICS])

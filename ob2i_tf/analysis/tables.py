@@ -45,6 +45,12 @@ class Table(NamedTuple):
         cells = self.cells.map(cell).to_numpy(object)
         return [list(zip(*row)) for row in zip(cells, best)]
 
+    def save(self, folder):
+        """Writes Markdown, LaTeX, and CSV with unrounded numbers."""
+        (folder / f'{self.name}.md').write_text(markdown(self), encoding='utf-8')
+        (folder / f'{self.name}.tex').write_text(latex(self), encoding='utf-8')
+        self.cells.to_csv(folder / f'{self.name}.csv', index=False)
+
 
 def cell(value) -> str:
     """A cell as a string: numbers with one decimal or, if small, two digits; a dash if empty."""
@@ -86,11 +92,6 @@ def latex(table) -> str:
     return body.replace(r'\end{table}', ''.join(notes) + r'\end{table}')
 
 
-def csv_text(table) -> str:
-    """CSV with unrounded numbers."""
-    return table.cells.to_csv(index=False)
-
-
 def coverage(runs, table) -> list[str]:
     """For each method, the number of the 49 games that have a score, and the missing seeds."""
     sentences, seeds = [], {}
@@ -114,32 +115,24 @@ def coverage(runs, table) -> list[str]:
     return sentences
 
 
-def all_tables(table, summary, known, score='score_last') -> list[Table]:
-    """Every table that these runs fill; tasks outside the 49 games first.
-
-    Args:
-      table: Scores of runs, see `scores.table_of_runs`.
-      summary: See `scores.summary`.
-      known: scores.Published.
-      score: 'score_last' or 'score_best'.
-    """
-    atari = table['game'].isin(ATARI_49)
-    tables = [tasks(table[~atari], score)]
-    if atari.any():
-        table = table[atari]
+def all_tables(results) -> list[Table]:
+    """Every table that these scores.Results fill; tasks outside the 49 games first."""
+    tables = [tasks(results)]
+    if len(results.atari):
         tables += [
-            normalised_summary(summary, known),
-            raw_scores(table, known, score),
-            wins_ties_losses(table, known, score),
-            ablation(table, known, score),
-            montezuma(table, known, score),
+            normalised_summary(results),
+            raw_scores(results),
+            wins_ties_losses(results),
+            ablation(results),
+            montezuma(results),
         ]
-    return [shown for shown in tables if len(shown.cells)]
+    return [table for table in tables if len(table.cells)]
 
 
-def tasks(table, score) -> Table:
-    """Mean scores of each method in each task."""
-    means = scores.by_game(table, score)
+def tasks(results) -> Table:
+    """Mean scores of each method in each task outside the 49 games."""
+    table = results.table[~results.table['game'].isin(ATARI_49)]
+    means = scores.by_game(table)
     rows = []
     for game in means.index:
         of_task = table[table['game'] == game]
@@ -150,10 +143,10 @@ def tasks(table, score) -> Table:
         ]
         rows.append([game, *facts, *means.loc[game]])
     columns = ['Task', 'Scored by', 'Seeds', 'Frames', *means]
-    which = 'last' if score == 'score_last' else 'best'
     notes = (
-        f'Mean over seeds of the {which} evaluation or, if scored by training, of the training '
-        f'episodes of the {which} iteration, exploration included. The best is marked.',
+        f'Mean over seeds of the {results.which} evaluation or, if scored by training, of the '
+        f'training episodes of the {results.which} iteration, exploration included. The best is '
+        'marked.',
     )
     cells = pd.DataFrame(rows, columns=columns)
     return Table('tasks', 'Scores by task', cells, range(4, len(columns)), notes)
@@ -164,26 +157,25 @@ def _range(counts):
     return ' to '.join(dict.fromkeys(f'{int(count):,}' for count in (counts.min(), counts.max())))
 
 
-def raw_scores(table, known, score) -> Table:
+def raw_scores(results) -> Table:
     """Raw scores of the 49 games beside the published columns (paper, table of raw scores)."""
-    earlier = known.earlier.loc[:, known.earlier.notna().sum() > 24]
-    here = scores.by_game(table, score).add_suffix(' (here)')
+    known = results.known
+    here = results.means.add_suffix(' (here)')
     paper = known.paper.add_suffix(' (paper)')
     cells = pd.concat(
         [
             pd.DataFrame({'Random': known.random, 'Human': known.human}),
             here,
             paper,
-            earlier.add_suffix(' (200M)'),
+            known.earlier.add_suffix(' (200M)'),
         ],
         axis=1,
     ).reindex(list(ATARI_49))
     notes = [
-        f'Mean over seeds of the {"last" if score == "score_last" else "best"} evaluation. The '
-        "best of these runs and the paper's, at 20M frames, is marked; columns (200M) were trained "
-        'ten times as long.'
+        f'Mean over seeds of the {results.which} evaluation. The best of these runs and the '
+        "paper's, at 20M frames, is marked; columns (200M) were trained ten times as long."
     ]
-    for method, rows in table.groupby('method'):
+    for method, rows in results.atari.groupby('method'):
         counts = rows.groupby('game').size()
         notes.append(
             f'{method} (here): {len(counts)} of {len(ATARI_49)} games, {_range(counts)} '
@@ -194,7 +186,7 @@ def raw_scores(table, known, score) -> Table:
     return Table('raw_scores', 'Raw scores, 49 Atari games', cells, best, tuple(notes))
 
 
-def normalised_summary(summary, known) -> Table:
+def normalised_summary(results) -> Table:
     """Human-normalised mean, median, IQM and optimality gap beside the published ones."""
     rows = [
         [
@@ -203,15 +195,15 @@ def normalised_summary(summary, known) -> Table:
             _range(row[['seeds_fewest', 'seeds_most']]),
             *(_with_interval(row, name) for name in scores.STATISTICS),
         ]
-        for _, row in summary.iterrows()
+        for _, row in results.summary.iterrows()
     ]
     keys = ['method', 'frames_millions']
-    computed = scores.published_summary(known).set_index(keys)
-    printed = known.summary.set_index(keys).add_suffix('_printed')
+    computed = results.published_summary.set_index(keys)
+    printed = results.known.summary.set_index(keys).add_suffix('_printed')
     for (method, frames), row in pd.concat([computed, printed], axis=1).iterrows():
         rows.append(
             [
-                f'{method} (paper)' if method in known.paper else f'{method} ({frames}M)',
+                f'{method} (paper)' if method in results.known.paper else f'{method} ({frames}M)',
                 None if pd.isna(row['games']) else f'{int(row["games"])} of 49',
                 None,
                 *(_with_interval(row, name) for name in scores.STATISTICS),
@@ -241,11 +233,10 @@ def _with_interval(row, name):
     return text if pd.isna(low) else f'{text} [{100 * low:.1f}, {100 * high:.1f}]'
 
 
-def wins_ties_losses(table, known, score) -> Table:
+def wins_ties_losses(results) -> Table:
     """In how many of the 49 games a method is above, equal to and below each other method."""
-    mine = scores.by_game(table, score)
-    here = {f'{method} (here)': mine[method] for method in mine}
-    paper = {f'{method} (paper)': known.paper[method] for method in known.paper}
+    here = dict(results.means.add_suffix(' (here)'))
+    paper = dict(results.known.paper.add_suffix(' (paper)'))
     pairs = [
         *itertools.combinations(here, 2),
         *itertools.product(here, paper),
@@ -265,11 +256,11 @@ def wins_ties_losses(table, known, score) -> Table:
     return Table('wins_ties_losses', 'Wins, ties and losses', cells, notes=notes)
 
 
-def ablation(table, known, score) -> Table:
+def ablation(results) -> Table:
     """With and without backward updates; UCB-bonus, none or RND (paper, ablation table)."""
-    mine = scores.by_game(table, score).reindex(ABLATION_GAMES).dropna(axis=1, how='all')
+    mine = results.means.reindex(ABLATION_GAMES).dropna(axis=1, how='all')
     rows = []
-    for _, printed in known.ablation.iterrows():
+    for _, printed in results.known.ablation.iterrows():
         parts = [printed['backward'], printed['bonus']]
         rows.append(
             [f'{printed["method"]} (paper)', *parts, *printed[ABLATION_GAMES].astype(float)]
@@ -281,14 +272,14 @@ def ablation(table, known, score) -> Table:
     return Table('ablation', 'Ablation', pd.DataFrame(rows if mine.size else [], columns=columns))
 
 
-def montezuma(table, known, score) -> Table:
+def montezuma(results) -> Table:
     """Montezuma's Revenge, where none of the paper's methods scores."""
     rows = [
         [f'{row["method"]} (paper)', f'{row["frames_millions"]},000,000', float(row['score'])]
-        for _, row in known.montezuma.iterrows()
+        for _, row in results.known.montezuma.iterrows()
     ]
-    here = table[table['game'] == MONTEZUMA]
+    here = results.atari[results.atari['game'] == MONTEZUMA]
     for method, group in here.groupby('method'):
-        rows.append([f'{method} (here)', _range(group['frames']), group[score].mean()])
+        rows.append([f'{method} (here)', _range(group['frames']), group['score'].mean()])
     columns = ['Method', 'Frames', 'Score']
     return Table('montezuma', MONTEZUMA, pd.DataFrame(rows if len(here) else [], columns=columns))

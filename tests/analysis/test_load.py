@@ -77,6 +77,13 @@ def test_sizes_of_deep_sea_are_tasks_of_one_method(tmp_path):
     assert table['score_last'].tolist() == [run.train['score_mean'].item() for run in runs]
 
 
+def test_the_last_row_of_an_iteration_counts(tmp_path):
+    path = write_run(tmp_path, 'OB2I', 'Pong', 0, iterations=3) / 'eval.csv'
+    path.write_text(path.read_text().replace('\n1,', '\n0,'))
+    (run,), _ = load.load([tmp_path])
+    assert run.eval['frames'].tolist() == [2e6, 3e6]
+
+
 def test_nan_is_no_zero(tmp_path):
     path = write_run(tmp_path, 'OB2I', 'Pong', 0, iterations=2) / 'eval.csv'
     header = path.read_text().splitlines()[0]
@@ -261,6 +268,14 @@ LEFT_OUT = [  # Of a run without a readable configuration nothing is known.
     ),
     (replace('config.gin', b'= 4', b'= ' + b'9' * 4000), 'left out: config.gin:3: make_atari.'),
     (replace('config.gin', b'= 10', b'= {[]: 1}'), 'left out: config.gin:5: not a gin binding: '),
+    (
+        replace('config.gin', b'= 10', b'= ' + b'-' * 5000 + b'1'),
+        'left out: config.gin:5: not a gin bind',
+    ),
+    (
+        replace('config.gin', b'= 10', b'= ' + b'-' * 100_000 + b'1'),
+        'left out: config.gin:5: not a gin bind',
+    ),
     (spoil('config.gin', lambda data: data.decode().encode('utf-16')), 'config.gin:1: not UTF-8'),
     (
         replace('config.gin', b'= 4', b"= 'x'"),

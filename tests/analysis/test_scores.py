@@ -27,7 +27,7 @@ def test_wins_and_ties_of_the_papers_table(baseline, counts):
 
 
 def test_best_in_row_of_the_papers_table():
-    table = tables.raw_scores(pd.DataFrame(columns=scores.SCORE_COLUMNS), KNOWN, 'score_last')
+    table = tables.raw_scores(scores.Results([]))
     best = {
         row[0][0]: {column for column, (_, best) in zip(table.cells, row) if best}
         for row in table.rows()
