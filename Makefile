@@ -1,3 +1,4 @@
+# make demo    set up .venv once, then see deep exploration in about two minutes
 # make train   set up .venv once, then train by the paper's protocol (run it again to resume)
 # make test    set up and run the tests
 # make check   set up, and check format, lint and types
@@ -16,7 +17,10 @@ BIN := $(VENV)/bin
 CHECK := $(VENV)/check
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
 
-.PHONY: train test check mutants golden bench clean
+.PHONY: demo train test check mutants golden bench clean
+
+demo: $(VENV)/installed-demo
+	$(BIN)/python -m ob2i_tf.demo $(ARGS)
 
 train: $(VENV)/installed
 	$(BIN)/python run_experiment.py --gin_files=ob2i_atari.gin $(ARGS)
@@ -49,9 +53,13 @@ $(VENV)/installed: $(VENV)/created setup.py constraints.txt
 	$(INSTALL) -e .
 	@touch $@
 
+$(VENV)/installed-demo: $(VENV)/created setup.py constraints.txt
+	$(INSTALL) -e '.[demo]'
+	@touch $@ $(VENV)/installed
+
 $(VENV)/installed-test: $(VENV)/created setup.py constraints.txt
 	$(INSTALL) -e '.[$(TEST_EXTRAS)]'
-	@touch $@ $(VENV)/installed
+	@touch $@ $(VENV)/installed $(VENV)/installed-demo
 
 $(CHECK)/installed: $(VENV)/created requirements-check.txt
 	$(BIN)/python -m venv $(CHECK)
