@@ -2,7 +2,6 @@ const methods = JSON.parse(document.getElementById('data').textContent);
 const byId = (id) => document.getElementById(id);
 const slider = byId('episode');
 const size = methods[0].paths[0].length;
-const WINDOW = 100;
 const [LEFT, RIGHT, TOP, BOTTOM] = [45, 790, 15, 260];
 const episodes = +slider.max;
 for (const method of methods) {
@@ -56,12 +55,12 @@ function labels() {
 
 function drawSea(svg, method, number, episode) {
   const visits = Array.from({ length: size }, () => new Array(size).fill(0));
-  for (const path of method.paths.slice(Math.max(0, episode - WINDOW), episode))
+  for (const path of method.paths.slice(0, episode))
     [...path].forEach((column, depth) => (visits[depth][parseInt(column, 36)] += 1));
   const cells = [];
   for (let depth = 0; depth < size; depth++)
     for (let column = 0; column <= depth; column++) {
-      const share = Math.log1p(visits[depth][column]) / Math.log1p(WINDOW);
+      const share = Math.log1p(visits[depth][column]) / Math.log1p(episode);
       const title = `depth ${depth + 1}, column ${column + 1}: ${visits[depth][column]} visits`;
       const fill = `color-mix(in srgb, var(--method-${number}) ${100 * share}%, var(--wash))`;
       cells.push(
