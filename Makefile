@@ -1,3 +1,4 @@
+# make demo    set up .venv once, then see deep exploration in about two minutes
 # make install set up .venv once, with all extras except CUDA
 # make train   set up .venv once, then train by the paper's protocol (run it again to resume)
 # make test    set up and run the tests
@@ -19,7 +20,10 @@ CHECK := $(VENV)/check
 DOCS := $(VENV)/docs
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
 
-.PHONY: install train test check mutants golden bench docs clean
+.PHONY: demo install train test check mutants golden bench docs clean
+
+demo: $(VENV)/installed-demo
+	$(BIN)/python -m ob2i_tf.demo $(ARGS)
 
 install: $(VENV)/installed-test
 
@@ -58,9 +62,13 @@ $(VENV)/installed: $(VENV)/created setup.py constraints.txt
 	$(INSTALL) -e .
 	@touch $@
 
+$(VENV)/installed-demo: $(VENV)/created setup.py constraints.txt
+	$(INSTALL) -e '.[demo]'
+	@touch $@ $(VENV)/installed
+
 $(VENV)/installed-test: $(VENV)/created setup.py constraints.txt
 	$(INSTALL) -e '.[$(TEST_EXTRAS)]'
-	@touch $@ $(VENV)/installed
+	@touch $@ $(VENV)/installed $(VENV)/installed-demo
 
 $(CHECK)/installed: $(VENV)/created requirements-check.txt
 	$(BIN)/python -m venv $(CHECK)

@@ -63,6 +63,7 @@ setup(
         'analysis': ['pandas>=2.2,<3', 'matplotlib>=3.8', 'rliable>=1.2,<1.3', 'jinja2>=3.1.2,<4'],
         'cuda': ['tensorflow[and-cuda]>=2.21,<2.22'],
         'deepsea': ['bsuite>=0.3.5,<0.4'],
+        'demo': ['bsuite>=0.3.5,<0.4', 'jinja2>=3.1.2,<4'],
         'maze': ['mlxtend>=0.23,<0.24'],
         'sweep': ['ray>=2.40,<3'],
         'test': ['pytest>=8', 'pytest-xdist>=3.5', 'hypothesis>=6.100'],

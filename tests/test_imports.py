@@ -81,6 +81,7 @@ ORDER = (
     'analysis.tables',
     'analysis.figures',
     'analysis.templates',
+    'demo',
     'analysis.report',
     'analysis.__main__',
     'analysis.episode',
