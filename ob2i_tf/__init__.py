@@ -11,7 +11,7 @@ from types import ModuleType
 
 import gymnasium
 
-__version__ = '0.1.0'
+__version__ = '1.0.0'
 
 _LEGACY_KERAS = 'TF_USE_LEGACY_KERAS'
 

@@ -189,7 +189,9 @@ def _check(gin_file, bindings, fixed, base_dir):
                 f'{base_dir}: {name} = {config.value(name)!r} is bound, but the sweep binds it to '
                 f'{value!r}'
             )
-    RunFolder(base_dir).check_config(config.resolved_config())
+    RunFolder(base_dir).check_config(
+        config.resolved_config(), config.resolved_config(defaults=False)
+    )
     return config.value('Runner.num_iterations')
 
 

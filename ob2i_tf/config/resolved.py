@@ -31,11 +31,15 @@ def bound(configurable: Callable) -> dict[str, Any]:
     return {**defaults, **gin.get_bindings(configurable)}
 
 
-def resolved_config(roots: Sequence[str] = ROOTS) -> str:
+def resolved_config(roots: Sequence[str] = ROOTS, defaults: bool = True) -> str:
     """gin's state as a text that alone reproduces the run; loading it gives the same text.
 
     It holds every parameter, bound or default, of all configurables that the run uses, with macros
     resolved. Defaults that gin cannot express are left out.
+
+    Args:
+      roots: Configurables that the run starts from.
+      defaults: Whether parameters that are not bound are included.
     """
     run = Run.of_gin(roots)
     groups: dict[str, list[str]] = {}
@@ -43,6 +47,8 @@ def resolved_config(roots: Sequence[str] = ROOTS) -> str:
         bindable: Iterable[str] = values.bindable(selector)
         if scopes and ((), selector) in run.nodes:  # The others are inherited.
             bindable = [name for name, b in run.bindings(scopes, selector).items() if b.scope]
+        elif not defaults:
+            bindable = run.bindings(scopes, selector)
         prefix = '/'.join([*scopes, values.REGISTRY.minimal_selector(selector)])
         groups[prefix] = group = []
         for parameter in sorted(bindable):

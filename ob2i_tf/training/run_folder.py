@@ -96,22 +96,34 @@ class RunFolder:
         """Text of config.gin; OSError if it cannot be read."""
         return disk.read_text(self.config, 'utf-8-sig', 'replace')
 
-    def check_config(self, text: str) -> None:
-        """Checks that the folder holds no run with a configuration other than `text`.
+    def check_config(self, resolved: str, bound: str) -> None:
+        """Checks that the folder holds no run with another configuration.
 
-        `Runner.num_iterations` may differ, since nothing that a run computes depends on it.
+        `Runner.num_iterations` may differ, since nothing that a run computes depends on it. A
+        parameter that an earlier version of the package did not have may have its default.
+
+        Args:
+          resolved: `config.resolved_config()`.
+          bound: The same without defaults.
 
         Raises:
           UserError: A line differs; the error names the first one.
         """
         try:
-            existing = self.read_config()
+            existing = _settings(self.read_config())
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as error:
             raise UserError(f'the configuration of the run cannot be read: {error}') from error
-        for old, new in itertools.zip_longest(existing.splitlines(), text.splitlines()):
-            if old != new and not (old or '').startswith('Runner.num_iterations ='):
+        known = {line.partition(' = ')[0] for line in existing}
+        added = set(_settings(resolved)) - set(_settings(bound))
+        ours = [
+            line
+            for line in _settings(resolved)
+            if line not in added or line.partition(' = ')[0] in known
+        ]
+        for old, new in itertools.zip_longest(existing, ours):
+            if old != new:
                 raise UserError(
                     f'{self.config} was created with a different configuration: {old!r} there, '
                     f'{new!r} here; use another --base_dir'
@@ -243,6 +255,15 @@ def find_runs(path: str | Path, damaged: bool = False) -> list[Path]:
             names.sort()
             roots += [link for name in names if os.path.islink(link := os.path.join(folder, name))]
     return sorted(found)
+
+
+def _settings(text):
+    """The lines of a configuration on which the numbers of a run depend."""
+    return [
+        line
+        for line in text.splitlines()
+        if line and not line.startswith('Runner.num_iterations =')
+    ]
 
 
 def _reached(row, saved):

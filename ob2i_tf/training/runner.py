@@ -119,7 +119,7 @@ class Runner:
             )
         self.folder = RunFolder(base_dir)
         self._profile = logs.Profile(profile, self.folder.tensorboard)
-        self.folder.check_config(config.resolved_config())
+        self.folder.check_config(config.resolved_config(), config.resolved_config(defaults=False))
         self.folder.check_unlinked()
         system.report(require_gpu)
         system.set_up(tf32)
@@ -161,7 +161,7 @@ class Runner:
         with disk_errors(folder):
             disk.make_folder(folder.path)
             self._lock = disk.Lock(folder.path)
-            folder.check_config(config.resolved_config())
+            folder.check_config(config.resolved_config(), config.resolved_config(defaults=False))
             self._state = RunState(folder, self.parts, self._training_steps, checkpoints_kept)
         resumed = self._state.restore()
         started = math.ceil(self.parts.agent.agent_steps / self._training_steps)

@@ -43,7 +43,7 @@ def write_run(base, method, game, seed, iterations=20, done=None, **bindings):
     folder = base / config / task / f'seed{seed}'
     folder.mkdir(parents=True)
     (folder / 'config.gin').write_text(config_text(method, game, seed, iterations, **bindings))
-    packages = {'ob2i_tf': '0.1.0', 'tensorflow': '2.21.0'}
+    packages = {'ob2i_tf': '1.0.0', 'tensorflow': '2.21.0'}
     (folder / 'environment.json').write_text(
         json.dumps({'packages': packages, 'git_commit': 'abc', 'python': '3.11', 'earlier': []})
     )

@@ -150,7 +150,7 @@ def test_pipes_and_devices_are_refused_not_waited_for(tmp_path, make):
         with pytest.raises(OSError, match=r'train\.csv'):
             use()
     with pytest.raises(errors.UserError, match='Not a regular file'):
-        RunFolder(tmp_path).check_config('')
+        RunFolder(tmp_path).check_config('', '')
     said = []
     assert load.read_csv(tmp_path / 'train.csv', ('frames',), said.append).empty
     assert said == ['train.csv cannot be read: Not a regular file']
@@ -162,4 +162,4 @@ def test_a_configuration_that_may_not_be_read_is_named(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, 'open', deny)
     with pytest.raises(errors.UserError, match='cannot be read: .*Permission denied: .*config.gin'):
-        RunFolder(tmp_path).check_config('')
+        RunFolder(tmp_path).check_config('', '')

@@ -107,3 +107,18 @@ def test_folders_that_are_not_named_like_checkpoints_are_named(tmp_path):
     (folder.checkpoints / 'best').rmdir()
     with pytest.raises(CheckpointError, match=f'no checkpoint in {folder.checkpoints}; move'):
         logs.RunLogs(folder)
+
+
+def test_a_parameter_of_a_later_version_may_have_its_default(tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.config.write_text('Agent.discount = 0.9\n\nRunner.num_iterations = 2\nRunner.seed = 0\n')
+    bound = 'Agent.discount = 0.9\n'
+    resolved = bound + 'Agent.memory = 3\nRunner.num_iterations = 5\nRunner.seed = 0\n'
+    folder.check_config(resolved, bound)
+    for settings, line in [
+        ((resolved, bound + 'Agent.memory = 3\n'), 'Agent.memory = 3'),  # Bound, so not a default.
+        ((resolved.replace('seed = 0', 'seed = 1'), bound), 'Runner.seed = 1'),  # Known before.
+        ((resolved.replace('Runner.seed = 0\n', ''), bound), 'None'),
+    ]:
+        with pytest.raises(UserError, match=rf"config.gin was created with .* '?{line}'? here"):
+            folder.check_config(*settings)
