@@ -1,9 +1,9 @@
 """From the heads' Q-values to a preference for each action; the agent takes the largest.
 
 A preference function maps q_values [B, K, A] to [B, A]. One that follows the head drawn for the
-episode takes a further argument, `heads` [B]. If it reads q_values[b, heads[b]] only, the decorator
-`followed_head_only` says so, and with a single environment no other head is computed. One that
-draws random numbers takes `seed`, [2] int32, for TensorFlow's stateless functions. Preference
+episode takes a further argument, `heads` [B]. If it reads only q_values[b, heads[b]], the decorator
+`followed_head_only` declares this, and with a single environment no other head is computed. One
+that draws random numbers takes `seed`, [2] int32, for TensorFlow's stateless functions. Preference
 functions are traced without AutoGraph. B is the number of environments, K of heads, A of actions.
 """
 
@@ -94,7 +94,7 @@ def ids_preferences(
 
 @gin.configurable
 def vote_preferences(q_values: Any) -> tf.Tensor:
-    """The number of heads whose greedy action it is, [B, K, A] -> [B, A] float.
+    """The number of heads for which each action is greedy, [B, K, A] -> [B, A] float.
 
     Evaluation acts by this vote (paper, section 5.2); `greedy_actions` breaks ties.
     """
@@ -210,7 +210,7 @@ class Policy:
         return [self._compiled.function]
 
     def _check(self, name):
-        """Traces the preference function, so that a wrong one is rejected before anything runs."""
+        """Traces the preference function, to reject a wrong one before anything runs."""
         options = {'seed': tf.constant([0, 0]), 'heads': tf.constant([0])}
         options = {key: value for key, value in options.items() if key in self._takes}
         q_values = tf.TensorSpec([1, self._posterior.network.num_heads, self._num_actions])

@@ -17,14 +17,14 @@ from ob2i_tf.parameters import AtLeast, checked
 @gin.configurable
 @checked
 class ReleasedUcbBonus(bonuses.UcbBonus):
-    """A UcbBonus whose B is divided by its running standard deviation, too.
+    """A UcbBonus that also divides B by its running standard deviation.
 
-    The moments are updated once per minibatch, before its rows are divided, and terminals count in
-    those of B~.
+    The moments are updated once per minibatch, before its rows are divided. Terminals count in the
+    moments of B~.
 
     Args:
-      normalize_reward_bonus: Whether B is divided; the flag is always true with --ebu, since a
-        stray comma makes it a tuple.
+      normalize_reward_bonus: Whether B is divided; with --ebu the released code always divides it,
+        since a stray comma turns its flag into a tuple.
       prior_count: See RunningStd.
       normalizer_batch: Rows per update of the moments, from the end backwards.
       **keywords: See UcbBonus.
@@ -91,7 +91,7 @@ class ReleasedEpisodeReplay(replay.EpisodeReplay):
       **keywords: See EpisodeReplay.
 
     Raises:
-      ValueError: As EpisodeReplay, or `capacity_episodes` leaves no episode to draw.
+      ValueError: See EpisodeReplay; or `capacity_episodes` leaves no episode to draw.
     """
 
     def __init__(
@@ -117,15 +117,15 @@ class ReleasedEpisodeReplay(replay.EpisodeReplay):
 
 @gin.configurable
 class ReleasedEpisodicUpdate(updates.EpisodicUpdate):
-    """Fills the last minibatch of an episode up with the last transitions of another one.
+    """Fills up the last minibatch of an episode with the last transitions of another one.
 
-    That one is drawn together with the first, and the targets of its transitions are its own.
+    Both are drawn together, and targets are computed separately within each.
 
     Args:
       *arguments, **keywords: See EpisodicUpdate.
 
     Raises:
-      ValueError: As EpisodicUpdate, or the batching is not 'chunks'.
+      ValueError: See EpisodicUpdate; or the batching is not 'chunks'.
     """
 
     def __init__(self, *arguments, **keywords):

@@ -52,9 +52,9 @@ class EpisodeReplay:
 
     Episodes have indices 0 .. num_episodes - 1, oldest first, and transitions have ids, their
     numbers in order of arrival. A subclass that draws episodes by another rule overrides
-    `draw_episode` or `candidates`. It follows the contents by extending `append` and `drop_oldest`,
-    one call per episode that arrives or leaves, and `learned`; with `state` and `set_state` it
-    keeps data in checkpoints beyond the episodes and `rng`.
+    `draw_episode` or `candidates`. To keep track of the contents it extends `append` and
+    `drop_oldest`, called once per episode that arrives or leaves, and `learned`. Through `state`
+    and `set_state` it keeps further data in checkpoints, besides the episodes and `rng`.
 
     Args:
       observation_shape: Shape of a single frame.
@@ -66,7 +66,7 @@ class EpisodeReplay:
 
     Attributes:
       observation_shape, observation_dtype, history, capacity_transitions, capacity_episodes: See
-        Args; infinity: any number of episodes.
+        Args; capacity_episodes is infinite if it was None.
       rng: NumPy generator of all draws.
 
     Raises:
@@ -125,7 +125,7 @@ class EpisodeReplay:
 
     @property
     def first_episode(self) -> int:
-        """Number of the oldest stored episode in order of arrival; if none, of the next one."""
+        """Number, in order of arrival, of the oldest stored episode; if none, of the next one."""
         return self._first_episode
 
     @property
@@ -192,7 +192,7 @@ class EpisodeReplay:
         return self.sample_episodes(1)[0]
 
     def sample_episodes(self, num_transitions: int) -> list[Episode]:
-        """Episodes with at least `num_transitions` in total, drawn one by one as `sample_episode`.
+        """Episodes of at least `num_transitions` in all, each drawn as by `sample_episode`.
 
         Raises:
           EmptyReplayError: `can_sample` is False.
@@ -221,7 +221,7 @@ class EpisodeReplay:
             sum of their rewards, its discount the product of their discounts.
 
         Raises:
-          EmptyReplayError: no complete episode is stored.
+          EmptyReplayError: No complete episode is stored.
         """
         if not self.num_transitions:
             raise EmptyReplayError('no transition to sample: replay holds 0 complete episodes')
@@ -309,7 +309,7 @@ class EpisodeReplay:
         return self._read([index])[0]
 
     def indices_of(self, ids: np.ndarray) -> np.ndarray:
-        """Indices [n] int64 of the episodes that hold transitions with ids [n]; -1: no longer."""
+        """Indices [n] int64 of the episodes that hold the transitions ids [n]; -1 if they left."""
         return np.array([bisect.bisect_right(self._bounds, i) - 1 for i in ids.tolist()], np.int64)
 
     def new_frames(self, length: int) -> np.ndarray:
@@ -323,7 +323,7 @@ class EpisodeReplay:
         try:
             pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except OSError as error:
-            raise MemoryError(f'no {size:,} bytes for an episode: {error.strerror}') from error
+            raise MemoryError(f'{size:,} bytes for an episode: {error.strerror}') from error
         return np.frombuffer(pages, self.observation_dtype).reshape(shape)
 
     def clear(self, first_episode: int = 0, first_transition: int = 0) -> None:

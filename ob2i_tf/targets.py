@@ -1,8 +1,8 @@
 """Regression targets: one-step and backward induction (paper, section 3.2 and Algorithm 2).
 
-The place in a transition's path: replay stores it as a part of its Episode; an update (updates.py)
-draws episodes, computes Q~ with the target network and the bonuses B and B~ (bonuses.py), and calls
-one of the two functions below; learner.py then regresses Q^k(s, a) on the results.
+The path of a transition: replay stores it as part of an Episode. An update (updates.py) draws
+episodes, computes Q~ with the target network and the bonuses B and B~ (bonuses.py), and calls one
+of the two functions below. The learner (learner.py) then regresses Q^k(s, a) on the results.
 
 Pure functions of arrays, in float32; they run eagerly and inside `tf.function`, for any T. T is the
 number of transitions of an episode, B of a batch, K the number of heads, A the number of actions.
@@ -130,10 +130,10 @@ def backward_induction(
       alpha_1: Weight of reward_bonus.
       alpha_2: Weight of next_bonus.
       greedy: One of GREEDY_READINGS.
-      mask_next_bonus: Whether B~ has the factor 1{a' != a_{t+1}}.
-      is_last: [T] bool, the last row of each episode, if the rows are several whole episodes in
-        succession; None: they are one episode.
-      next_actions: [T, K] int, takes the place of the argmax before the loop; 'updated' has none.
+      mask_next_bonus: Whether B~ is multiplied by 1{a' != a_{t+1}}.
+      is_last: [T] bool, marks the last row of each episode if the rows hold several complete
+        episodes, one after another; None: a single episode.
+      next_actions: [T, K] int, replaces the argmax before the loop; 'updated' ignores it.
 
     Returns:
       [T, K].
@@ -170,7 +170,7 @@ def backward_induction(
     discount = discounts[:, None]
     next_value = _at(next_q, next_actions)
     bonus = alpha_2 * tf.gather(next_bonus, next_actions, batch_dims=1)
-    is_taken = next_actions == taken  # 1 - the mask of the paper.
+    is_taken = next_actions == taken  # 1 minus the paper's mask.
     if mask_next_bonus:
         bonus = tf.where(is_taken, 0.0, bonus)
 
@@ -203,7 +203,7 @@ def backward_induction(
     taken_bonus = tf.zeros_like(other_bonus)
     if not mask_next_bonus:
         taken_bonus += alpha_2 * tf.gather(next_bonus, tf.maximum(taken, 0), batch_dims=1)
-    taken_is_lower = taken < other  # At a tie, argmax takes the lower index.
+    taken_is_lower = taken < other  # On a tie, argmax takes the lower index.
 
     def step(y, row):
         (

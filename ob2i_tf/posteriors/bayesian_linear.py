@@ -32,8 +32,8 @@ class BayesianLinearPosterior(SingleHeadPosterior):
 
     Args:
       regression_period: Copies into the target network per regression.
-      regression_transitions: Transitions drawn from replay per regression; fewer while it holds
-        fewer.
+      regression_transitions: Transitions drawn from replay per regression; fewer as long as replay
+        holds fewer.
       prior_variance: Prior variance of each weight.
       noise_variance: Variance of y around the regression.
       covariance: Covariance of the sample: 'posterior', see above, or 'released', prior_variance

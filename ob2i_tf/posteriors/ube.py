@@ -40,7 +40,7 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
     drawn for each action and step.
 
     Args:
-      scale: Factor on the standard deviation, their beta.
+      scale: Factor on the standard deviation, beta in their paper.
       n_steps: Number of transitions that y_t sums, n; 1, or 150 for their better variant.
       initial_variance: Variance of phi in directions never visited, mu.
       hidden_units: ReLU units of u, on the trunk's features.
@@ -118,7 +118,7 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
 
     def observe(self, step: types.Step) -> None:
         for env, trail in enumerate(self._trails):
-            row = slice(env, env + 1)  # Copied, since environments may use their buffers again.
+            row = slice(env, env + 1)  # Copied below, since environments may reuse their buffers.
             observation, action = step.observations[row].copy(), step.actions[row].copy()
             nu = float(self._visit(observation, action))
             trail.append(_Visit(observation, action, nu, float(step.discounts[env])))
@@ -141,7 +141,13 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
                 self._learn_oldest(trail, end, action, rest=0)
 
     def _learn_oldest(self, trail, observation, action, rest):
-        """Fits the oldest visit to nu of all but `rest` visits, then u(observation, action)."""
+        """Regresses u at the oldest visit on its y, and removes the visit.
+
+        Args:
+          trail: Visits, oldest first.
+          observation, action: The pair at which y bootstraps from u.
+          rest: Number of newest visits whose nu is not in the sum.
+        """
         total, factor = 0.0, 1.0
         for visit in list(trail)[: len(trail) - rest]:
             total += factor * visit.nu
@@ -158,7 +164,8 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
 
     def _visit_pair(self, observation, action):
         """nu of a single pair, and its Sherman-Morrison update of the covariance."""
-        # In float64: otherwise rounding errors in unseen directions swamp those seen often.
+        # In float64; in float32, rounding errors of the large variances of unseen directions would
+        # swamp the small ones of directions seen often.
         phi, action = tf.cast(self.phi(observation)[0], tf.float64), action[0]
         covariance = tf.gather(self.covariances, action)  # Indexing would copy all of them.
         product = tf.linalg.matvec(covariance, phi)
