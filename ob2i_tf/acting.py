@@ -152,16 +152,18 @@ class Policy:
     ):
         self._posterior = posterior
         self._num_actions = posterior.network.num_actions
-        self._function = preferences
-        self._takes = set(inspect.signature(preferences).parameters)
+        self._preference_function = preferences
+        self._parameters = set(inspect.signature(preferences).parameters)
         self._check(name)
-        if posterior.requires_head_preference and 'heads' not in self._takes:
+        if posterior.requires_head_preference and 'heads' not in self._parameters:
             raise ValueError(
-                f'{_name(posterior)} requires a preference that follows a head, such as '
+                f'{_class_name(posterior)} requires a preference that follows a head, such as '
                 f'@head_preferences, got {preferences.__name__}'
             )
         if xla and not posterior.supports_xla:
-            raise ValueError(f"Runner.xla: 'acting' cannot be compiled with {_name(posterior)}")
+            raise ValueError(
+                f"Runner.xla: 'acting' cannot be compiled with {_class_name(posterior)}"
+            )
         self._followed_head_only = getattr(preferences, 'followed_head_only', False)
         self._tie_break = tie_break
         self._belief = belief
@@ -212,19 +214,19 @@ class Policy:
     def _check(self, name):
         """Traces the preference function, to reject a wrong one before anything runs."""
         options = {'seed': tf.constant([0, 0]), 'heads': tf.constant([0])}
-        options = {key: value for key, value in options.items() if key in self._takes}
+        options = {key: value for key, value in options.items() if key in self._parameters}
         q_values = tf.TensorSpec([1, self._posterior.network.num_heads, self._num_actions])
         check_traced(
             name,
-            lambda q_values: self._function(q_values, **options),
+            lambda q_values: self._preference_function(q_values, **options),
             [q_values],
             (1, self._num_actions),
             'values [B, heads, actions] to preferences [B, actions]',
         )
 
     def _preferences(self, observations, heads, seed):
-        belief_seed, own_seed = split_draws(seed)
-        options = {'seed': own_seed} if 'seed' in self._takes else {}
+        belief_seed, preference_seed = split_draws(seed)
+        options = {'seed': preference_seed} if 'seed' in self._parameters else {}
         if self._belief == 'mean':
             belief_seed = None
         if self._followed_head_only:
@@ -233,10 +235,10 @@ class Policy:
             q_values = self._posterior.mean(observations)
         else:
             q_values = self._posterior.sample(observations, belief_seed)
-        if 'heads' in self._takes:
+        if 'heads' in self._parameters:
             options['heads'] = heads
-        return self._function(q_values, **options)
+        return self._preference_function(q_values, **options)
 
 
-def _name(posterior):
+def _class_name(posterior):
     return type(posterior).__name__

@@ -116,13 +116,13 @@ class Agent:
     @property
     def epsilon(self) -> float:
         """Epsilon of the next action."""
-        return 1.0 if self._random_at(self.agent_steps) else self._scheduled_epsilon()
+        return 1.0 if self._acts_randomly(self.agent_steps) else self._scheduled_epsilon()
 
-    def _random_at(self, agent_steps):
+    def _acts_randomly(self, agent_steps):
         return self._warmup == 'random' and agent_steps < self._learning_starts
 
     def _scheduled_epsilon(self):
-        return _scheduled(self._epsilon, self.agent_steps)
+        return _evaluate_schedule(self._epsilon, self.agent_steps)
 
     def check_schedule(self, agent_steps: int) -> None:
         """Evaluates epsilon at evenly spaced points of a run of `agent_steps`.
@@ -132,7 +132,7 @@ class Agent:
         """
         last = _SCHEDULE_POINTS - 1
         for step in sorted({agent_steps * point // last for point in range(_SCHEDULE_POINTS)}):
-            _scheduled(self._epsilon, step)
+            _evaluate_schedule(self._epsilon, step)
 
     @property
     def heads(self) -> np.ndarray:
@@ -171,7 +171,7 @@ class Agent:
                 terminated | truncated,
                 over,
                 self.agent_steps,
-                self._random_at(self.agent_steps),
+                self._acts_randomly(self.agent_steps),
             )
         )
         self.agent_steps += self._num_envs
@@ -240,8 +240,8 @@ class Agent:
         with self._timers('gradient step'):
             learned, errors = self.learner.step(batch)
         if batch.ids is not None:
-            real = batch.weights > 0
-            self.replay.learned(batch.ids[real], errors[real])
+            is_real = batch.weights > 0
+            self.replay.learned(batch.ids[is_real], errors[is_real])
         return [{**learned, **report}]
 
     def _draw_heads(self, count):
@@ -263,7 +263,7 @@ class Agent:
         self._postponed = state['postponed']
 
 
-def _scheduled(epsilon, agent_steps):
+def _evaluate_schedule(epsilon, agent_steps):
     """The value of a schedule, checked to be a number in 0..1."""
     try:
         value = epsilon(agent_steps)

@@ -220,15 +220,15 @@ class RndBonus(Bonus):
         reward_bonus = state if self._reward_state == 'state' else next_state
         next_mean = chunks.mean_of_rows(next_state[:, None], experience.discounts > 0)
         means = tf.reduce_mean(reward_bonus), next_mean
-        sums = reward_bonus
+        discounted_sums = reward_bonus
         if self.needs_whole_episodes:
             same_episode = experience.obs_rows[1:] == experience.next_obs_rows[:-1]
             same_episode = tf.concat([[False], same_episode], axis=0)
-            kept = self._discount * tf.cast(same_episode, tf.float32)
-            sums = tf.scan(
-                lambda sum_, row: row[0] * sum_ + row[1], (kept, reward_bonus), initializer=0.0
+            decays = self._discount * tf.cast(same_episode, tf.float32)
+            discounted_sums = tf.scan(
+                lambda total, row: row[0] * total + row[1], (decays, reward_bonus), initializer=0.0
             )
-        self.bonus_std.update(sums)
+        self.bonus_std.update(discounted_sums)
         next_bonus = tf.zeros_like(experience.next_q[:, 0]) + next_state[:, None]
         with tf.control_dependencies([errors]):
             chunks.for_each_chunk(

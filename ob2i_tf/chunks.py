@@ -51,11 +51,11 @@ def for_each_chunk(function: Callable, count: int | tf.Tensor, size: int) -> Non
             function(start, min(start + size, count))
         return
 
-    def one_slice(start):
+    def one_chunk(start):
         function(start, tf.minimum(start + size, count))
         return (start + size,)
 
-    tf.while_loop(lambda start: start < count, one_slice, (0,), parallel_iterations=1)
+    tf.while_loop(lambda start: start < count, one_chunk, (0,), parallel_iterations=1)
 
 
 def mean_of_rows(values: tf.Tensor, counted: tf.Tensor) -> tf.Tensor:

@@ -389,12 +389,12 @@ class IndependentQNetworks(QNetwork):
         """A single observation passes through one network only."""
         if observations.shape[0] != 1:
             return super().followed_head(observations, heads, seed)
-        each = self.networks[0].num_heads
+        heads_per_network = self.networks[0].num_heads
         branches = [
-            functools.partial(network.followed_head, observations, heads % each, seed)
+            functools.partial(network.followed_head, observations, heads % heads_per_network, seed)
             for network, seed in zip(self.networks, split_draws(seed, len(self.networks)))
         ]
-        return tf.switch_case(heads[0] // each, branches)
+        return tf.switch_case(heads[0] // heads_per_network, branches)
 
     def copy_from(self, head: int) -> None:
         """Makes all networks equal to the one that has this head."""
@@ -423,7 +423,7 @@ def build(network: Any, observation_shape: Sequence[int], dtype: Any) -> Any:
         q_values = network(tf.zeros((1, *observation_shape), dtype), tf.constant([0, 0]))
         expected = tf.TensorSpec((1, network.num_heads, network.num_actions))
     except (TypeError, AttributeError) as error:
-        reason = f'{type(error).__name__}: {_reason(error)}'
+        reason = f'{type(error).__name__}: {_keras_message(error)}'
         raise ValueError(f'{name} must map {returns}, but fails with {reason}') from error
     except (ValueError, tf.errors.InvalidArgumentError) as error:
         part = type(getattr(network, 'networks', [network])[0])
@@ -436,7 +436,7 @@ def build(network: Any, observation_shape: Sequence[int], dtype: Any) -> Any:
     return network
 
 
-def _reason(error):
+def _keras_message(error):
     """Keras' message, without the line on where it was raised."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     first, *others = lines or [type(error).__name__]
@@ -457,7 +457,7 @@ def shape_error(
     why = f' with its layers as bound, such as {layers}' if layers else ''
     return ValueError(
         f'{name} cannot take observations of shape {tuple(observation_shape)}{why}: '
-        f'{_reason(error)}'
+        f'{_keras_message(error)}'
     )
 
 

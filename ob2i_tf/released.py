@@ -66,9 +66,9 @@ class ReleasedUcbBonus(bonuses.UcbBonus):
             parts = [normalized(max(0, end - self._normalizer_batch), end) for end in ends]
             return tf.concat(parts[::-1], axis=0)
 
-        def normalize_rows(end, later):
+        def normalize_rows(end, later_rows):
             start = tf.maximum(0, end - self._normalizer_batch)
-            return start, tf.concat([normalized(start, end), later], axis=0)
+            return start, tf.concat([normalized(start, end), later_rows], axis=0)
 
         shape = tf.TensorShape([None, *bonus.shape[1:]])
         return tf.while_loop(
@@ -138,7 +138,7 @@ class ReleasedEpisodicUpdate(updates.EpisodicUpdate):
 
     def draw_episodes(self) -> list[types.Episode]:
         (episode,) = super().draw_episodes()
-        missing = -len(episode.actions) % self.batch_size
-        if not missing:
+        num_missing = -len(episode.actions) % self.batch_size
+        if not num_missing:
             return [episode]
-        return [updates.tail(self.replay.sample_episode(), missing), episode]
+        return [updates.tail(self.replay.sample_episode(), num_missing), episode]

@@ -32,7 +32,7 @@ _Count = Annotated[int, AtLeast(1)]
 _FIELDS = ('action', 'reward', 'discount')
 STEP = np.dtype(list(zip(_FIELDS, ('<i4', '<f4', '<f4'))))
 
-_OWN_PAGES_BYTES = 2**16
+_SEPARATE_PAGES_BYTES = 2**16
 
 
 class EmptyReplayError(RuntimeError):
@@ -165,9 +165,9 @@ class EpisodeReplay:
             context = np.asarray(context)
             self._check_frames('context', context, self.history - 1)
         steps = np.empty(length, STEP)
-        steps['action'] = _checked('actions', episode.actions, length, 'iu')
-        steps['reward'] = _checked('rewards', episode.rewards, length, 'iuf')
-        steps['discount'] = _checked('discounts', episode.discounts, length, 'iuf')
+        steps['action'] = _validated('actions', episode.actions, length, 'iu')
+        steps['reward'] = _validated('rewards', episode.rewards, length, 'iuf')
+        steps['discount'] = _validated('discounts', episode.discounts, length, 'iuf')
         if length > self.capacity_transitions:
             raise EpisodeTooLongError(
                 f'an episode of {length:,} transitions does not fit into a replay of '
@@ -208,7 +208,7 @@ class EpisodeReplay:
             num_transitions -= self.episode_length(indices[-1])
         context = self.history - 1
         return [
-            Episode(frames[context:], *_columns(steps), frames[:context], self._bounds[index])
+            Episode(frames[context:], *_split_steps(steps), frames[:context], self._bounds[index])
             for index, (frames, steps) in zip(indices, self._read(indices))
         ]
 
@@ -232,11 +232,11 @@ class EpisodeReplay:
         columns = np.empty(n, STEP)
         for row, ((frames, steps), t) in enumerate(zip(self._read(indices), times)):
             steps = steps[t : t + n_steps]
-            columns[row] = (steps['action'][0], *_discounted(steps))
+            columns[row] = (steps['action'][0], *_n_step_return(steps))
             windows.append(frames[t : t + self.history])
             next_windows.append(frames[t + len(steps) :][: self.history])
         return Transitions(
-            stack_windows(windows), *_columns(columns), stack_windows(next_windows), ids
+            stack_windows(windows), *_split_steps(columns), stack_windows(next_windows), ids
         )
 
     def draw_episode(self, candidates: range) -> int:
@@ -256,7 +256,7 @@ class EpisodeReplay:
         """
         row = self._free_rows.pop() if self._free_rows else self.num_episodes
         with tf.device('CPU:0'):
-            if frames.nbytes < _OWN_PAGES_BYTES:
+            if frames.nbytes < _SEPARATE_PAGES_BYTES:
                 frames = tf.convert_to_tensor(frames)
             else:
                 frames = tf.experimental.dlpack.from_dlpack(frames.__dlpack__())  # No copy.
@@ -316,7 +316,7 @@ class EpisodeReplay:
         """Uninitialised frames for `append`, for an episode of `length` transitions."""
         shape = (self.history + length, *self.observation_shape)
         size = math.prod(shape) * self.observation_dtype.itemsize
-        if size < _OWN_PAGES_BYTES:
+        if size < _SEPARATE_PAGES_BYTES:
             return np.empty(shape, self.observation_dtype)
         # Separate pages return to the system when the episode leaves. On the heap, episodes of many
         # lengths that arrive and leave take half as much memory again.
@@ -344,9 +344,9 @@ class EpisodeReplay:
     def _read(self, indices):
         """[(frames, steps)] of the episodes at `indices`, as read-only views of the table."""
         rows = [self._rows[index] for index in indices]
-        unseen = [row for row in dict.fromkeys(rows) if row not in self._views]
-        if unseen:
-            self._views.update(zip(unseen, self._read_table(unseen)))
+        uncached = [row for row in dict.fromkeys(rows) if row not in self._views]
+        if uncached:
+            self._views.update(zip(uncached, self._read_table(uncached)))
         return [self._views[row] for row in rows]
 
     def _read_table(self, rows):
@@ -371,14 +371,14 @@ class EpisodeReplay:
         return [(f, s.reshape(-1).view(STEP)) for f, s in zip(frames, steps)]
 
 
-def _checked(name, values, length, kinds):
+def _validated(name, values, length, dtype_kinds):
     values = np.asarray(values)
-    if values.dtype.kind not in kinds or values.shape != (length,):
-        kind = 'integers' if kinds == 'iu' else 'numbers'
+    if values.dtype.kind not in dtype_kinds or values.shape != (length,):
+        kind = 'integers' if dtype_kinds == 'iu' else 'numbers'
         raise ValueError(
             f'Episode.{name}: expected {kind} ({length},), got {values.dtype} {values.shape}'
         )
-    if kinds == 'iu':
+    if dtype_kinds == 'iu':
         return values
     with np.errstate(over='ignore'):
         values = values.astype(np.float32)
@@ -388,7 +388,7 @@ def _checked(name, values, length, kinds):
     return values
 
 
-def _discounted(steps):
+def _n_step_return(steps):
     """The discounted sum of the rewards, and the product of the discounts."""
     total, factor = 0.0, 1.0
     for reward, discount in zip(steps['reward'].tolist(), steps['discount'].tolist()):
@@ -397,6 +397,6 @@ def _discounted(steps):
     return total, factor
 
 
-def _columns(steps: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _split_steps(steps: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     actions, rewards, discounts = (np.ascontiguousarray(steps[name]) for name in _FIELDS)
     return actions, rewards, discounts

@@ -199,7 +199,7 @@ class EnsembleUpdate(Update):
             'an Experience to B [n], B~ [n, actions] and the pair of their means',
         )
 
-    def _choose(self, q_values):
+    def _choose_next_actions(self, q_values):
         return tf.cast(self.next_actions(q_values), tf.int32)
 
     def _bonuses(self, experience, selector_q):
@@ -218,10 +218,12 @@ class EnsembleUpdate(Update):
             )
         *both, means = self.bonus(experience)
         reward_bonus, next_bonus = (tf.cast(x, tf.float32) for x in both)
-        optimistic_actions = self._choose(selector_q + self.alpha_2 * next_bonus[:, None])
+        optimistic_actions = self._choose_next_actions(
+            selector_q + self.alpha_2 * next_bonus[:, None]
+        )
         effects = bonus_effects(experience, reward_bonus, next_bonus, optimistic_actions)
-        numbers = tf.stack([tf.cast(x, tf.float32) for x in (*means, *effects)])
-        return reward_bonus, next_bonus, numbers
+        report = tf.stack([tf.cast(x, tf.float32) for x in (*means, *effects)])
+        return reward_bonus, next_bonus, report
 
     def _masks(self, ids):
         return bootstrap_masks(ids, self.network.num_heads, self.mask_probability, self.seed)
@@ -381,16 +383,16 @@ class EpisodicUpdate(EnsembleUpdate):
         newest = stack_starts + history - 1
         is_last = tf.concat([episode[1:] != episode[:-1], [True]], axis=0)
         has_final = is_last & (discounts > 0)  # The frame after a terminal is unspecified.
-        shown = tf.sort(tf.concat([newest, 1 + tf.boolean_mask(newest, has_final)], axis=0))
+        frame_indices = tf.sort(tf.concat([newest, 1 + tf.boolean_mask(newest, has_final)], axis=0))
         obs_rows = rows + tf.cumsum(tf.cast(has_final, tf.int32), exclusive=True)
         experience = types.Experience(
-            tf.gather(all_frames, shown),
+            tf.gather(all_frames, frame_indices),
             obs_rows,
             obs_rows + tf.cast(has_final | ~is_last, tf.int32),
             actions,
             discounts,
             next_q,
-            self._choose(next_q),
+            self._choose_next_actions(next_q),
             lambda: tf.gather(self._q_values(self.network, all_frames[:-1]), stack_starts),
         )
         reward_bonus, next_bonus, means = self._bonuses(experience, next_q)
@@ -521,16 +523,16 @@ class TransitionUpdate(EnsembleUpdate):
         if self.double_q:
             selector_q = self.double_q_values(next_observations, seeds[1])
         newest, next_newest = (frames.newest(x, history) for x in (observations, next_observations))
-        known, rows = discounts > 0, tf.range(tf.shape(actions)[0])
-        known_frames = tf.reshape(known, [-1] + [1] * (len(newest.shape) - 1))
+        is_nonterminal, rows = discounts > 0, tf.range(tf.shape(actions)[0])
+        is_nonterminal_frame = tf.reshape(is_nonterminal, [-1] + [1] * (len(newest.shape) - 1))
         experience = types.Experience(
-            tf.concat([newest, tf.where(known_frames, next_newest, newest)], axis=0),
+            tf.concat([newest, tf.where(is_nonterminal_frame, next_newest, newest)], axis=0),
             rows,
-            tf.where(known, rows + tf.shape(actions)[0], rows),
+            tf.where(is_nonterminal, rows + tf.shape(actions)[0], rows),
             actions,
             discounts,
             next_q,
-            self._choose(selector_q),
+            self._choose_next_actions(selector_q),
             lambda: self.network(observations, seeds[2]),
         )
         reward_bonus, next_bonus, means = self._bonuses(experience, selector_q)
