@@ -67,9 +67,9 @@ def fill(memory, made, transitions, files=None):
                 return longest
             memory.add_episode(episode)
             if files:
-                began = time.perf_counter()
+                started = time.perf_counter()
                 files.flush()
-                longest = max(longest, time.perf_counter() - began)
+                longest = max(longest, time.perf_counter() - started)
     return longest
 
 
@@ -78,9 +78,9 @@ def size(folder):
 
 
 def seconds(call):
-    began = time.perf_counter()
+    started = time.perf_counter()
     result = call()
-    return time.perf_counter() - began, result
+    return time.perf_counter() - started, result
 
 
 def save_and_load_rows(transitions, made):

@@ -51,9 +51,9 @@ def kill_in(phase, entry, fraction):
         if len(durations) == entry:
             seconds = fraction * durations[-1]
             threading.Thread(target=lambda: (time.sleep(seconds), _kill()), daemon=True).start()
-        began = time.perf_counter()
+        started = time.perf_counter()
         result = run_phase(self, *args)
-        durations.append(time.perf_counter() - began)
+        durations.append(time.perf_counter() - started)
         return result
 
     setattr(Runner, f'_{phase}', run_and_die)

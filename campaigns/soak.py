@@ -41,12 +41,12 @@ def measure(process):
 
 def soak(hours, out):
     """Writes one row per run to `out`; returns the rows, with MEASURED each."""
-    own, began, rows = psutil.Process(), time.monotonic(), []
+    own, start_time, rows = psutil.Process(), time.monotonic(), []
     with open(out, 'w', newline='') as file, tempfile.TemporaryDirectory() as folder:
         writer = csv.writer(file, lineterminator='\n')
         writer.writerow(('run', 'minutes', *MEASURED))
         base_dir = os.path.join(folder, 'run')
-        while time.monotonic() - began < 3600 * hours:
+        while time.monotonic() - start_time < 3600 * hours:
             shutil.rmtree(base_dir, ignore_errors=True)
             started = runs.Started(base_dir, (*runs.BINDINGS, f'Runner.seed = {len(rows)}'))
             process, seen = psutil.Process(started.process.pid), []
@@ -60,7 +60,7 @@ def soak(hours, out):
             size = sum(path.stat().st_size for path in files)
             most = [max(values) for values in zip(*filter(None, seen))]
             rows.append([round(x, 1) for x in (*most, *measure(own), size / 1e3)])
-            writer.writerow([len(rows), f'{(time.monotonic() - began) / 60:.2f}', *rows[-1]])
+            writer.writerow([len(rows), f'{(time.monotonic() - start_time) / 60:.2f}', *rows[-1]])
             file.flush()
     return rows
 

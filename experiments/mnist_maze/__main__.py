@@ -91,8 +91,8 @@ def _of_run(run, config, evaluated, problems):
     # Start times are known only for a single environment.
     if evaluation_steps and run.config.get('Runner.evaluation_envs', 1) == 1:
         games = run.games.dropna()
-        began = games.groupby('iteration')['length'].cumsum() - games['length']
-        in_time = games[began <= evaluation_steps - limit]
+        started = games.groupby('iteration')['length'].cumsum() - games['length']
+        in_time = games[started <= evaluation_steps - limit]
         parts.append(in_time.assign(played='evaluation'))
     rows = pd.concat([part[['played', 'frames', 'score', 'length']] for part in parts]).dropna()
     run_steps = int(max([0, *run.train['frames'], *rows['frames']]))  # A frame is an agent step.
