@@ -1,4 +1,4 @@
-"""Prints the cost of each part of a method on this machine, on Breakout, beside lower bounds.
+"""Prints the cost of each part of a method on this machine, on Breakout, next to lower bounds.
 
   python -m benchmarks                                # OB2I; about six minutes on 2 CPU cores
   python -m benchmarks --gin_file=bebu_ucb_atari.gin  # another method with a MultiHeadQNetwork

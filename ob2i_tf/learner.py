@@ -90,7 +90,7 @@ class QLearner(tf.Module):
 
     @property
     def learner_steps(self) -> int:
-        """Number of gradient steps taken."""
+        """Number of learner steps taken."""
         return int(self._optimizer.iterations)
 
     def step(self, batch: types.Batch) -> tuple[dict[str, float], np.ndarray]:

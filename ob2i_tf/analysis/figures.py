@@ -1,4 +1,4 @@
-"""Figures of results beside the published ones, readable in print and by the colour-blind.
+"""Figures of results alongside the published ones, readable in print and by the colour-blind.
 
 Each function returns Figures, with PNG and SVG. Text and axes have the colour INK, which a page
 replaces by its text colour.
@@ -426,7 +426,7 @@ def _share(games, taus):
 
 @style()
 def intervals(results) -> list[Figure]:
-    """Mean, median, IQM and optimality gap with their intervals, beside the published ones."""
+    """Mean, median, IQM and optimality gap with their intervals, alongside the published ones."""
     if results.summary.empty:
         return []
     published = results.published_summary.query('frames_millions == 20')

@@ -76,7 +76,7 @@ def published() -> Published:
 
 
 class Results:
-    """The scores of runs, beside the published ones.
+    """The scores of runs, alongside the published ones.
 
     Attributes:
       runs: The runs.

@@ -1,4 +1,4 @@
-"""Tables of results beside the published ones, as Markdown, LaTeX and CSV."""
+"""Tables of results alongside the published ones, as Markdown, LaTeX and CSV."""
 
 import itertools
 from collections.abc import Sequence
@@ -158,7 +158,7 @@ def _range(counts):
 
 
 def raw_scores(results) -> Table:
-    """Raw scores of the 49 games beside the published columns (paper, table of raw scores)."""
+    """Raw scores of the 49 games alongside the published columns (paper, table of raw scores)."""
     known = results.known
     here = results.means.add_suffix(' (here)')
     paper = known.paper.add_suffix(' (paper)')
@@ -187,7 +187,7 @@ def raw_scores(results) -> Table:
 
 
 def normalised_summary(results) -> Table:
-    """Human-normalised mean, median, IQM and optimality gap beside the published ones."""
+    """Human-normalised mean, median, IQM and optimality gap alongside the published ones."""
     rows = [
         [
             f'{row["method"]} (here)',

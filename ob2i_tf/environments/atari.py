@@ -241,7 +241,7 @@ def make_atari(
         (paper).
       max_episode_frames: Frames after which a game is truncated, not counting no-ops, rounded up to
         full agent steps (108,000 = 30 minutes of play, van Hasselt et al. 2016).
-      max_episode_frames_by_game: Limits of some games, {game in any spelling: frames}, in place of
+      max_episode_frames_by_game: Limits of some games, {game in any spelling: frames}, instead of
         max_episode_frames (the released code: 18,000 for six games).
       terminal_on_life_loss: Whether a life loss sets `terminated`; the game itself continues (DQN;
         scores are those of complete games).

@@ -60,7 +60,7 @@ def keep_freed_memory() -> None:
     mallopt(_M_MMAP_MAX, 0)
     mallopt(_M_TRIM_THRESHOLD, -1)
     mallopt(_M_TOP_PAD, 256 << 20)
-    # Other arenas are heaps of at most 64 MB and would map larger blocks whatever M_MMAP_MAX says.
+    # Other arenas are heaps of at most 64 MB and would map larger blocks regardless of M_MMAP_MAX.
     mallopt(_M_ARENA_MAX, 1)
 
 
