@@ -5,7 +5,7 @@
   python -m campaigns --out faults.md
 
 Mounting (full and read-only disks, the missing ROM) needs root; without root these kinds are
-skipped, and the table says so. Exit status: 0 if every try was survived.
+skipped, and the table lists them as such. Exit status: 0 if every try was survived.
 """
 
 import collections
@@ -64,7 +64,7 @@ def main(argv=None):
     arguments = parser.parse_args(argv)
     for name in ('OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS', 'TF_NUM_INTRAOP_THREADS'):
         os.environ.setdefault(name, '1')  # Small runs, which may share the machine.
-    outcomes, skipped, began = [], {}, time.monotonic()
+    outcomes, skipped, started = [], {}, time.monotonic()
     for name in arguments.kinds or campaign.ALL:
         limits = {'count': arguments.count} if arguments.count else {}
         try:
@@ -74,7 +74,7 @@ def main(argv=None):
         except campaign.Skipped as reason:
             skipped[name] = str(reason)
     command = shlex.join(['python', '-m', 'campaigns', *(argv or sys.argv[1:])])
-    head = [f'`{command}`, {machine()}, {(time.monotonic() - began) / 60:.0f} minutes.', '']
+    head = [f'`{command}`, {machine()}, {(time.monotonic() - started) / 60:.0f} minutes.', '']
     text = '\n'.join([*head, *table(outcomes, skipped)]) + '\n'
     print(text)
     if arguments.out:

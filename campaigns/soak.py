@@ -4,9 +4,9 @@
 
 Each run is a separate process, like the trials of a sweep (TensorFlow never frees everything that
 it allocated for a run). A row per run has the peak resident memory, open files and threads of its
-process; those of this process, which starts all runs; and the size of the run folder. At the end
-the medians of the first and of the last tenth of the runs are compared. Exit status: 1 if one grew
-by more than a twentieth.
+process; the same for this process, which starts all runs; and the size of the run folder. At the
+end the medians over the first and over the last tenth of the runs are compared. Exit status: 1 if
+any grew by more than a twentieth.
 """
 
 import csv
@@ -41,12 +41,12 @@ def measure(process):
 
 def soak(hours, out):
     """Writes one row per run to `out`; returns the rows, with MEASURED each."""
-    own, began, rows = psutil.Process(), time.monotonic(), []
+    own, start_time, rows = psutil.Process(), time.monotonic(), []
     with open(out, 'w', newline='') as file, tempfile.TemporaryDirectory() as folder:
         writer = csv.writer(file, lineterminator='\n')
         writer.writerow(('run', 'minutes', *MEASURED))
         base_dir = os.path.join(folder, 'run')
-        while time.monotonic() - began < 3600 * hours:
+        while time.monotonic() - start_time < 3600 * hours:
             shutil.rmtree(base_dir, ignore_errors=True)
             started = runs.Started(base_dir, (*runs.BINDINGS, f'Runner.seed = {len(rows)}'))
             process, seen = psutil.Process(started.process.pid), []
@@ -60,7 +60,7 @@ def soak(hours, out):
             size = sum(path.stat().st_size for path in files)
             most = [max(values) for values in zip(*filter(None, seen))]
             rows.append([round(x, 1) for x in (*most, *measure(own), size / 1e3)])
-            writer.writerow([len(rows), f'{(time.monotonic() - began) / 60:.2f}', *rows[-1]])
+            writer.writerow([len(rows), f'{(time.monotonic() - start_time) / 60:.2f}', *rows[-1]])
             file.flush()
     return rows
 

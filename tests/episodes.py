@@ -1,4 +1,4 @@
-"""Episodes whose every value tells where it belongs, and what a replay holds of them."""
+"""Episodes in which every value identifies its place, and queries of those that replay holds."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ def make_replay(capacity=1000, history=1, seed=0, frame=FRAME, dtype=np.int32, *
 
 
 def make_episode(number, length, history=1):
-    """Every value tells the episode and the time; the context too, with times below 0."""
+    """Every value encodes its episode and time; so does the context, with times below 0."""
     ids = 1000 * number + np.arange(-(history - 1), length + 1)
     frames = np.broadcast_to(ids[:, None, None], (len(ids), *FRAME)).astype(np.int32)
     steps = ids[history - 1 : -1]

@@ -1,4 +1,4 @@
-"""What a Markdown file shows: blocks of code, commands, and runs of both."""
+"""The blocks of code and the commands in a Markdown file, and runs of both."""
 
 import csv
 import re

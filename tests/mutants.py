@@ -288,13 +288,13 @@ def main():
 
     with tempfile.TemporaryDirectory() as folder:
         slots = [Slot(Path(folder) / str(index)) for index in range(arguments.jobs)]
-        began = time.monotonic()
+        started = time.monotonic()
         slots[0].start(None, sorted(set().union(*tests.values())), seconds=3600)
         while (failed := slots[0].finish()) is None:
             pass
         if failed:
             sys.exit(f'error: {failed} fails without any change:\n{slots[0].log.read_text()}')
-        seconds = time.monotonic() - began
+        seconds = time.monotonic() - started
         print(f'{seconds:.0f} s for the tests without any change', flush=True)
         idle, busy, counts = slots, [], {'killed': 0, 'survived': 0, 'equivalent': 0}
         while waiting or busy:

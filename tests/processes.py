@@ -14,7 +14,7 @@ _PROCESSES.set_forkserver_preload(['ob2i_tf.training.runner'])
 
 
 def _in_process(argv, output, cwd, largest_file_bytes, stop_at, before):
-    """What a fresh process does: the command line, with stderr in a file."""
+    """Runs in the fresh process: the command line, with stderr in a file."""
     os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
     os.chdir(cwd)
     if largest_file_bytes is not None:  # Files beyond it fail as they do on a full disk.

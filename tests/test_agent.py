@@ -1,4 +1,4 @@
-"""The agent on small environments: its schedule, what it stores, and that every method learns."""
+"""The agent on small environments: its schedule, its episodes, and that every method learns."""
 
 import functools
 
@@ -25,7 +25,7 @@ from tests import atari, chain
 class Corridor:
     """Frames that count; each game lasts `length` steps with a life loss in its middle.
 
-    Environment i shows the frame 100 i + steps so far, so every frame tells where it is from.
+    Environment i shows the frame 100 i + steps so far, so every frame identifies its origin.
     """
 
     def __init__(self, num_envs, length=10, history=4, truncate=False):

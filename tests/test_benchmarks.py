@@ -1,4 +1,4 @@
-"""What the benchmarks count and export; what they time is not tested."""
+"""The counts and the exports of the benchmarks; their timings are not tested."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The demo: three short runs, what the page says of them, and a failed run."""
+"""The demo: three short runs, the page about them, and a failed run."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What the pages in docs/ show works as it stands there, and the reference is complete."""
+"""The examples in docs/ work exactly as printed, and the reference is complete."""
 
 import ast
 import importlib
@@ -18,7 +18,7 @@ from ob2i_tf.training import run_folder, runner  # noqa: F401, which registers a
 from tests.markdown import ROOT, SHORT, bound_by, code_blocks, commands, read, rows, run, train
 
 PAGES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob('docs/*.md'))
-ABLATION = {  # The last folder of a command's --base_dir -> the row's own gin file.
+ABLATION = {  # The last folder of a command's --base_dir -> the gin file of that method.
     'ob2i': 'ob2i_atari.gin',
     'bootdqn_ucb': 'bootdqn_ucb_atari.gin',
     'bebu': 'bebu_atari.gin',

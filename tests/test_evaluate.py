@@ -196,7 +196,7 @@ def train_own(folder, monkeypatch, *bindings):
 
 
 def test_parts_of_ones_own_that_give_the_least_play_too(tmp_path, monkeypatch):
-    """Factories get the arguments that they get in a run; the network has the default methods."""
+    """Factories get the same arguments as in a run; the network has the default methods."""
     run = train_own(tmp_path, monkeypatch)
     (row,) = rows_of(run / 'train.csv')
     assert int(row['learner_steps']) == 7 and float(row['loss']) > 0

@@ -1,4 +1,4 @@
-"""The quick part of the fault campaign, and of the fuzz; `python -m campaigns` is all of it."""
+"""The quick parts of the fault campaign and of the fuzz; `python -m campaigns` runs all of it."""
 
 import contextlib
 import os

@@ -15,7 +15,7 @@ from ob2i_tf.training import runner  # noqa: F401, which registers all parts
 from tests.processes import start
 
 FILES = config.available()
-# Short, and small enough for seconds; what tells the rows apart is left alone.
+# Short and small enough for seconds, without changes to what distinguishes methods.
 SHORT = {
     'Runner.num_iterations': 2,
     'Runner.training_steps': 80,
@@ -32,10 +32,10 @@ TASKS = {  # With short episodes, so that there are enough of them.
     'deep_sea': {'MultiHeadQNetwork.hidden_units': 8},
     'linear_mdp': {'horizon': 10},
 }
-# Off Atari, what differs from the rows there.
+# All Atari files; of the other tasks, files that differ in more than the task.
 TRAINED = [file for file in FILES if 'atari' in file] + [
-    f'{row}.gin'
-    for row in (
+    f'{name}.gin'
+    for name in (
         'ob2i_mnist_maze',
         'bootdqn_mnist_maze',
         'ob2i_deep_sea',
@@ -44,14 +44,14 @@ TRAINED = [file for file in FILES if 'atari' in file] + [
         'lsvi_randomised_linear_mdp',
     )
 ]
-# So that the slower schedules of a row come to pass as well.
+# So that the slower schedules of a method take effect as well.
 SHORTER = {
     'bayesian_dqn_atari': {
         'BayesianLinearPosterior.regression_period': 2,
         'BayesianLinearPosterior.sample_period': 7,
     },
     'ebu_adaptive_atari': {'AdaptivePosterior.selection_period': 30},
-    'lsvi_ucb_linear_mdp': {'Agent.learning_starts': 10**9},  # Nothing is learnt by gradient.
+    'lsvi_ucb_linear_mdp': {'Agent.learning_starts': 10**9},  # Nothing is learned by gradient.
     'lsvi_randomised_linear_mdp': {'Agent.learning_starts': 10**9},
     'ube_atari': {'UncertaintyBellmanPosterior.n_steps': 3},
 }
@@ -59,7 +59,7 @@ TABLE = Path(__file__).with_name('gin_values.txt')
 
 
 class Entry(NamedTuple):
-    """A line of the table: a section's patterns of rows, and what it says of them."""
+    """A line of the table: the patterns of its section, and the binding with its source."""
 
     patterns: tuple[str, ...]
     binding: str
@@ -67,8 +67,8 @@ class Entry(NamedTuple):
     source: str
     line: int
 
-    def holds_for(self, row):
-        return any(fnmatch.fnmatchcase(row, pattern) for pattern in self.patterns)
+    def holds_for(self, name):
+        return any(fnmatch.fnmatchcase(name, pattern) for pattern in self.patterns)
 
 
 def read_table():
@@ -83,9 +83,9 @@ def read_table():
     return entries
 
 
-def expected_of(row):
-    """{binding: the entry that counts} of a row, of bindings that it may not use too."""
-    return {entry.binding: entry for entry in ENTRIES if entry.holds_for(row)}
+def expected_of(name):
+    """{binding: the entry that counts} for a gin file, even for bindings that it does not use."""
+    return {entry.binding: entry for entry in ENTRIES if entry.holds_for(name)}
 
 
 def resolved(*files, bindings=()):
@@ -98,13 +98,13 @@ def resolved(*files, bindings=()):
 ENTRIES = read_table()
 
 
-def row_of(file):
+def name_of(file):
     return file.removesuffix('.gin')
 
 
 @pytest.mark.parametrize('file', FILES)
 def test_a_file_comes_to_the_values_of_the_table(file, clean_gin):
-    values, entries = resolved(file), expected_of(row_of(file))
+    values, entries = resolved(file), expected_of(name_of(file))
     missing = [f'{name} = {value}' for name, value in values.items() if name not in entries]
     assert not missing, f'without a line and a source in {TABLE.name}'
     differing = [
@@ -115,15 +115,15 @@ def test_a_file_comes_to_the_values_of_the_table(file, clean_gin):
     assert not differing
 
 
-@pytest.mark.parametrize('row', ['ob2i', 'bebu', 'bebu_rnd', 'bootdqn_ucb', 'bootdqn', 'ebu'])
-def test_the_small_file_goes_over_an_atari_row(row, clean_gin):
+@pytest.mark.parametrize('name', ['ob2i', 'bebu', 'bebu_rnd', 'bootdqn_ucb', 'bootdqn', 'ebu'])
+def test_the_small_file_goes_over_an_atari_method(name, clean_gin):
     small = {e.binding: e.value for e in ENTRIES if e.patterns == ('ob2i_atari_small',)}
-    expected = resolved(f'{row}_atari.gin') | small
-    assert resolved(f'{row}_atari.gin', 'base/atari_small.gin') == expected
+    expected = resolved(f'{name}_atari.gin') | small
+    assert resolved(f'{name}_atari.gin', 'base/atari_small.gin') == expected
 
 
 def outcome(layers):
-    """What a configuration comes to: its text, or its error."""
+    """The outcome of a configuration: its resolved text, or its error."""
     try:
         config.apply(layers)
     except ConfigError as error:
@@ -132,7 +132,7 @@ def outcome(layers):
 
 
 def test_every_binding_counts(clean_gin):
-    """None repeats the default of the code, or what an included file bound already."""
+    """None repeats a default of the code or a binding of an included file."""
     counts = {}  # The place of a binding -> whether some file comes to something else without it.
     for file in FILES:
         layers = config.read([file])
@@ -165,7 +165,7 @@ def test_no_task_falls_back_to_the_numbers_of_another(base, lacking, clean_gin):
 def test_every_line_of_the_table_holds_for_some_file(clean_gin):
     used = set()
     for file in FILES:
-        entries = expected_of(row_of(file))
+        entries = expected_of(name_of(file))
         used |= {entries[name] for name in resolved(file) if name in entries}
     assert [f'{TABLE.name}:{entry.line}' for entry in ENTRIES if entry not in used] == []
 
@@ -181,8 +181,8 @@ def rows_of(base_dir, table='train'):
 @pytest.mark.parametrize('file', TRAINED)
 def test_a_file_trains_and_resumes_exactly(file, tmp_path):
     (task,) = [task for task in TASKS if task in file]
-    settings = {**SHORT, **TASKS[task], **SHORTER.get(row_of(file), {})}
-    entries = expected_of(row_of(file))
+    settings = {**SHORT, **TASKS[task], **SHORTER.get(name_of(file), {})}
+    entries = expected_of(name_of(file))
     update = entries['Runner.update'].value.removeprefix('@').removeprefix('Released')
     settings[f'{update}.batch_size'] = 16
     straight, resumed = tmp_path / 'straight', tmp_path / 'resumed'

@@ -694,7 +694,7 @@ def test_the_best_learner_replaces_the_others_at_the_very_step(small_networks):
         np.testing.assert_array_equal(weights_of(network), [weights[1]] * 3)
     assert np.abs(start[0][1] - start[1][1]).max() > 0  # Each network got its own.
 
-    for index, network in enumerate(posterior.network.networks):  # They part again.
+    for index, network in enumerate(posterior.network.networks):  # They diverge again.
         network.variables[0].assign_add(tf.fill(network.variables[0].shape, float(index)))
     apart = weights_of(posterior.network)
     play_rewards(posterior, [0], [[-1.0]] * 3)

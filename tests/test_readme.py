@@ -1,4 +1,4 @@
-"""What the README shows works as it stands there."""
+"""The commands in the README work exactly as printed."""
 
 import re
 
@@ -12,7 +12,7 @@ TEXTS = ('README.md', 'CONTRIBUTING.md', *sorted(f'docs/{p.name}' for p in ROOT.
 
 
 def test_the_first_run_is_that_of_the_tutorial():
-    """Which tests/test_docs.py trains."""
+    """tests/test_docs.py trains that run."""
     first, tutorial = (
         next(words for words in commands(read(name)) if words[0] == 'run_experiment.py')
         for name in ('README.md', 'docs/tutorial.md')

@@ -1,4 +1,4 @@
-"""What only the authors' released code does: its draws, its minibatches and its moments."""
+"""Behaviour that only the authors' released code has: its draws, minibatches and moments."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""Sweeps: their trials, and that they run those that are missing."""
+"""Sweeps: their trials, and that they run the missing ones."""
 
 import contextlib
 import csv
@@ -198,7 +198,7 @@ def test_a_trial_that_is_killed_goes_on_from_its_checkpoint(tmp_path):
 
 
 def test_a_stopped_sweep_saves_and_a_later_one_goes_on(tmp_path):
-    """As does a trial whose worker dies: its process gets the same signal."""
+    """A trial whose worker dies saves too: its process gets the same signal."""
     (trial,) = sweep.trials([FILE], tmp_path, bindings=('Runner.num_iterations = 30', *TINY[1:]))
     first = sweep.Sweep(sweep.LocalExecutor(1))
 

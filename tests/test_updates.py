@@ -54,7 +54,7 @@ def all_stacks(episode):
 
 
 def expected_targets(episode, network, target_network, **keywords):
-    """Targets of a whole episode, put together by hand from one pass of each network."""
+    """Targets of a complete episode, assembled by hand from one pass of each network."""
     stacks = all_stacks(episode)
     q_values, next_q = network(stacks[:-1]).numpy(), target_network(stacks[1:]).numpy()
     reward_bonus = q_values.std(1)[np.arange(len(episode.actions)), episode.actions]
@@ -122,7 +122,7 @@ def test_without_bonus_the_online_network_plays_no_part():
 
 def test_a_bonus_without_weights_and_weights_without_a_bonus_are_told(caplog):
     for keywords, told in (
-        ({'bonus': bonuses.UcbBonus()}, 'The bonus changes nothing'),
+        ({'bonus': bonuses.UcbBonus()}, 'The bonus has no effect'),
         ({'alpha_2': 0.1}, 'there is no bonus'),
         ({'bonus': bonuses.UcbBonus(), 'alpha_1': 0.1}, ''),
         ({}, ''),
@@ -777,7 +777,7 @@ def test_noise_is_drawn_once_for_all_targets_of_a_time_and_then_anew(name):
 
 
 def test_networks_draw_noise_apart():
-    """Else a network that chooses a' for its equal would always choose the maximum."""
+    """Otherwise a network that chooses a' for an equal one would always choose the maximum."""
     replay, network, target_network = noisy_parts(20, noise='independent')
     networks.copy_variables(network, target_network)
     for layer in (network.heads.output_layer, target_network.heads.output_layer):

@@ -1,4 +1,4 @@
-"""Writes a report on run folders: tables, figures and a page beside the published results.
+"""Writes a report on run folders: tables, figures and a page alongside the published results.
 
   python -m ob2i_tf.analysis runs --out report
   python -m ob2i_tf.analysis "Mine=runs/my_gin_file" runs/ob2i_atari --out report

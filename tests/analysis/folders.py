@@ -1,4 +1,4 @@
-"""Run folders as a run writes them, made up."""
+"""Generated run folders, in the form that a run writes."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The whole report, from the command line."""
+"""The complete report, from the command line."""
 
 import csv
 import subprocess
@@ -162,7 +162,7 @@ def test_latex_and_markdown_escape():
 
 @pytest.fixture(scope='module')
 def real(tmp_path_factory):
-    """A report of real runs, one of which has a name of its own, by a process of its own."""
+    """A report of real runs, one of which is given a name, made in a separate process."""
     runs = ROOT / 'experiments' / 'atari_small'
     out = tmp_path_factory.mktemp('real')
     code = (
@@ -212,7 +212,7 @@ def test_the_page_fits_screens_goes_dark_and_needs_no_mouse(browser, real):  # n
             "return getComputedStyle(document.querySelector('figure svg text')).fill"
             ' === getComputedStyle(document.body).color'
         )
-        # What is wider than the screen can be reached and scrolled by keyboard.
+        # Anything wider than the screen can be reached and scrolled by keyboard.
         tab, enter = '\ue004', '\ue007'
         browser.keys(tab)
         focused = 'return document.activeElement.'

@@ -47,7 +47,7 @@ def shrink(screen):
 
 
 class Mirror:
-    """A bare emulator that plays what one environment plays."""
+    """A bare emulator that plays the same game as one environment."""
 
     def __init__(self, game, seed, press_fire=False):
         self.ale = ale_py.ALEInterface()
@@ -126,7 +126,7 @@ def play_beside_mirrors(game, num_envs, seed, num_games, **kw):
 
 
 def test_every_step_is_the_emulators():
-    """Acceptance 8 and 9: raw scores over whole games, life losses, ends within agent steps."""
+    """Raw scores over complete games, life losses, ends within agent steps."""
     last_steps = []
     with warnings.catch_warnings():
         warnings.simplefilter('error')
@@ -149,7 +149,7 @@ def test_every_step_is_the_emulators():
 
 
 def test_fire_is_pressed_only_on_demand():
-    """Acceptance 8: Breakout waits for FIRE, so with NOOPs nothing ever happens."""
+    """Breakout waits for FIRE, so with NOOPs nothing ever happens."""
     for press_fire in (False, True):
         env = environments.make('Breakout', seed=1, press_fire=press_fire)
         obs, info = env.reset()
@@ -169,7 +169,6 @@ def test_fire_is_pressed_only_on_demand():
 
 
 def test_1000_agent_steps_are_4000_frames():
-    """Acceptance 7."""
     env = environments.make('Breakout', 2)
     _, info = env.reset()
     opening = info['episode_frames'].copy()
@@ -180,7 +179,6 @@ def test_1000_agent_steps_are_4000_frames():
 
 
 def test_a_game_in_which_nothing_happens_is_cut_at_27000_agent_steps():
-    """Acceptance 7."""
     env = environments.make('Bowling', seed=5)
     obs, _ = env.reset()
     for step in range(1, 27001):
@@ -441,7 +439,6 @@ def test_spellings(name, rom):
 
 
 def test_the_papers_49_games_are_49_roms():
-    """Acceptance 10."""
     found = [environments.games.resolve(name) for name in environments.games.ATARI_49]
     assert len(set(found)) == 49
     for rom in found:
@@ -463,7 +460,6 @@ def test_the_papers_49_games_are_49_roms():
     ],
 )
 def test_a_wrong_name_is_one_line_with_near_names(name, near):
-    """Acceptance 10."""
     if near is None:  # Blanks and punctuation do not matter.
         assert environments.builder_of(name) is environments.make_atari
         return

@@ -55,7 +55,9 @@ def test_its_seeds_and_its_noise():
     np.testing.assert_array_equal(rewards(1), rewards(2))
     np.testing.assert_array_equal(rewards(1, **noisy), rewards(1, **noisy))
     assert (rewards(1, **noisy) != rewards(2, **noisy)).any()
-    at_the_ends = rewards(1, **noisy)[3::4]  # bsuite's noise, N(0, 1), is of both bottom corners.
+    at_the_ends = rewards(1, **noisy)[
+        3::4
+    ]  # bsuite's noise, N(0, 1), occurs in both bottom corners.
     assert (np.abs(at_the_ends) > 0.1).sum() > 5 and (np.abs(rewards(1)) < 0.01).sum() > 190
 
 

@@ -1,4 +1,4 @@
-"""Linear MDPs as environments: features in their blocks, transitions and rewards as said."""
+"""Linear MDPs as environments: features in their blocks, transitions and rewards as specified."""
 
 import collections
 

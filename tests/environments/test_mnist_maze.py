@@ -1,4 +1,4 @@
-"""The MNIST maze: its rules by hand, and what `make` promises of it."""
+"""The MNIST maze: its rules worked out by hand, and the contract of `make`."""
 
 import collections
 import contextlib

@@ -40,7 +40,7 @@ def counting():
 
 
 def by_hand(name, seed, actions, **keywords):
-    """What one copy shows: observations, rewards, terminated, truncated, final observations."""
+    """The results of one copy: observations, rewards, terminated, truncated, final observations."""
     env = gymnasium.make(name, **keywords)
     shown = [env.reset(seed=seed)[0]]
     for action in actions:

@@ -19,7 +19,7 @@ def filled(lengths=LENGTHS, capacity=1000, seed=0, **keywords):
 
 
 def learn(replay, errors, number=None):
-    """Tells of one learner step: on all stored transitions, or on those of one episode."""
+    """Reports one learner step to replay: on all stored transitions, or on those of one episode."""
     ends = replay.first_transition + np.cumsum(
         [replay.episode_length(index) for index in range(replay.num_episodes)]
     )

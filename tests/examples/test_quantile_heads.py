@@ -153,7 +153,7 @@ def backward_induction(episode, next_q, best, reward_bonus, next_bonus):
 
 
 def test_each_quantile_goes_through_backward_induction():
-    """Against a loop over one column, which is told a' and the bonuses."""
+    """Against a loop over one column, which is given a' and the bonuses."""
     replay, *_, (episode,) = parts(length=30)
     pair = [quantile_network(3, seed) for seed in (1, 2)]
     batch, _ = update_of(replay, pair, 3).next_batch()

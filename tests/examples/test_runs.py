@@ -37,7 +37,7 @@ REPORTED_AS = {  # Method and task.
 
 
 def train(example, base_dir, status=0, stop_at=None, settings=None):
-    """Runs an example's command in its folder; returns what it printed."""
+    """Runs an example's command in its folder; returns its output."""
     output = Path(f'{base_dir}.stderr')
     settings = SETTINGS[example] if settings is None else settings
     argv = [

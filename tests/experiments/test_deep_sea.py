@@ -1,4 +1,4 @@
-"""When the study of Deep Sea calls a sea solved, and how its sweeps continue."""
+"""The study of Deep Sea: when a sea counts as solved, and how its sweeps continue."""
 
 import signal
 
@@ -28,7 +28,7 @@ def write_episodes(base_dir, size, method, seed, scores):
 
 
 def test_deep_sea_goes_on_where_half_of_the_seeds_solved(tmp_path, monkeypatch, capsys):
-    """Runs that are over are not run again, one that fails is named and holds nothing up."""
+    """Finished runs are not run again; a run that fails is named and does not stop the others."""
     runs, out = tmp_path / 'runs', tmp_path / 'table.csv'
     solved, failed = [-0.01] * 8 + [0.99], [-0.01] * deep_sea.EPISODES
     for method, of_seeds in (('ob2i', [solved, failed]), ('bebu', [failed, failed])):

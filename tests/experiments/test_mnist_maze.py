@@ -15,8 +15,8 @@ EPISODES = 'frames,score,length\n'
 def write_run(base, method, maze, lengths, density=0.4, seed=0, planned=4, done=4, **bindings):
     """A run of iterations of 1,000 agent steps; training episodes end after `lengths`.
 
-    Evaluations are of 2,000 agent steps: a failure, then a success that began too late to tell
-    from a failure that is not seen; and four successes, the last of which began too late.
+    Evaluations have 2,000 agent steps: a failure, then a success that started too late to tell it
+    from an unseen failure; and four successes, the last of which started too late.
     """
     folder = base / f'{method}_{density}_{maze}' / f'seed{seed}'
     folder.mkdir(parents=True)
@@ -80,7 +80,7 @@ def test_evaluations_count_games_that_would_have_ended(tmp_path):
     write_run(tmp_path, 'BEBU', 0, [1000, 900])
     table = mazes.episodes(load.load([tmp_path]))
     games = table[table['played'] == 'evaluation']
-    assert list(games['length']) == [1000, 40, 36, 54, 911]  # Each began at 1,000 or before.
+    assert list(games['length']) == [1000, 40, 36, 54, 911]  # Each started at 1,000 or before.
     assert list(games['reached_goal']) == [False, True, True, True, True]
 
 

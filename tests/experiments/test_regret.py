@@ -61,7 +61,7 @@ def write_run(base, name, seed, actions, capacity=100_000):
 
 
 def save(folder, agent_steps, manifest):
-    """A checkpoint, of what is read of it."""
+    """Saves a checkpoint with only the content that is read."""
     checkpoints.Checkpoints(make(folder / 'checkpoints')).save(
         agent_steps,
         lambda aside: (aside / 'state.json').write_text(json.dumps({'replay': manifest})),
@@ -87,7 +87,7 @@ def test_regret_is_what_actions_cost_against_the_best(tmp_path):
 
 
 def test_the_regret_of_a_policy_is_what_it_lacks_of_the_best_return(tmp_path):
-    """In expectation: V* - V^pi, here of the policy that always takes action 0."""
+    """Its expectation is V* - V^pi, here for the policy that always takes action 0."""
     write_run(tmp_path, 'ucb', 0, [[0, 0, 0, 0]] * 3000)
     mdp = linear_mdp.draw_mdp(*MDP.values())
     value = np.zeros(3)

@@ -1,4 +1,4 @@
-"""Replay on disk: saved episodes are restored, or an error says why not."""
+"""Replay on disk: saved episodes are restored, or an error explains why not."""
 
 import ast
 import json
@@ -127,7 +127,7 @@ def test_flush_writes_whole_segments_ahead(tmp_path, monkeypatch):
         each.replay.add_episode(make_episode(50, 20, 2))
     files.flush()
     assert _contents(tmp_path) == ahead
-    files.prune([])  # Keeps what the next save relies on.
+    files.prune([])  # Keeps the files on which the next save relies.
     assert _contents(tmp_path) == ahead
     manifest = _save(files)
     assert len(manifest['segments']) == 26

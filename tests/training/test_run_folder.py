@@ -1,4 +1,4 @@
-"""Run folders are found, each once, and count the iterations that are saved."""
+"""Run folders are found, each once, and the saved iterations are counted."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Whole runs on a real ROM with a small network: files, determinism, kill and resume."""
+"""Complete runs on a real ROM with a small network: files, determinism, kill and resume."""
 
 import csv
 import itertools
@@ -48,7 +48,7 @@ def arguments(base_dir, **settings):
 
 
 def run(base_dir, status=0, argv=None, largest_file_bytes=None, stop_at=None, **settings):
-    """Runs to the end; returns what it printed."""
+    """Runs to the end; returns the output."""
     output = Path(f'{base_dir}.stderr')
     argv = argv or arguments(base_dir, **settings)
     process = start(argv, output, largest_file_bytes=largest_file_bytes, stop_at=stop_at)
@@ -295,7 +295,7 @@ def test_checkpoints_within_an_iteration_change_nothing(straight, tmp_path):
 
 
 def test_killed_between_a_row_and_its_checkpoint(straight, tmp_path):
-    """The newest checkpoint is away, all rows and events of its iteration are there."""
+    """The newest checkpoint is missing, but all rows and events of its iteration exist."""
     base_dir, _ = straight
     other = tmp_path / 'run'
     shutil.copytree(base_dir, other)
@@ -630,7 +630,7 @@ def test_a_part_that_is_none_is_named(tmp_path, name, value, what):
 
 
 def run_own(folder, module, file, base_dir, status=0, files='own.gin', **settings):
-    """Trains own.gin, which imports own.py; returns what it printed."""
+    """Trains own.gin, which imports own.py; returns the output."""
     (folder / 'own.py').write_text(module)
     (folder / 'own.gin').write_text(f"import own\ninclude 'ob2i_deep_sea.gin'\n{file}\n")
     settings = {'Runner__num_iterations': 1, 'Runner__training_steps': 60, **settings}
@@ -708,7 +708,7 @@ for part in (
 
 
 def test_subclasses_without_a_constructor_take_the_bindings_of_their_base_classes(tmp_path):
-    """The run is that of the base classes, and of its own config.gin."""
+    """The run equals one of the base classes, and one from its resolved config.gin."""
     own = (
         'Runner.agent = @MyAgent',
         'Runner.learner = @MyQLearner',
