@@ -5,6 +5,7 @@ Both leave gin's state as it was. Errors are those of the command line, as excep
 """
 
 import contextlib
+import logging
 import os
 import signal
 from collections.abc import Iterable, Iterator, Mapping
@@ -88,7 +89,7 @@ def train(
         bindings = config.as_flags(bindings)
     files = [os.fspath(file) for file in gin_files]
     try:
-        with _errors_in_one_line(), config.GinState().entered():
+        with _errors_in_one_line(), _no_retracing_warnings(), config.GinState().entered():
             return Run(main.train(files, list(bindings), base_dir))
     except SystemExit as stopped:
         if stopped.code == 128 + signal.SIGINT:
@@ -129,3 +130,18 @@ def _errors_in_one_line() -> Iterator[None]:
     except UserError as error:
         kind = getattr(errors, type(error).__name__)  # gin raises subclasses of the same name.
         raise kind(cli.one_line(error)) from error.__cause__
+
+
+@contextlib.contextmanager
+def _no_retracing_warnings() -> Iterator[None]:
+    """Context without TensorFlow's warnings that runs trace their functions, each its own."""
+
+    def allowed(record):
+        return 'triggered tf.function retracing' not in record.getMessage()
+
+    logger = logging.getLogger('tensorflow')
+    logger.addFilter(allowed)
+    try:
+        yield
+    finally:
+        logger.removeFilter(allowed)

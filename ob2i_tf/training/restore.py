@@ -139,7 +139,8 @@ class TrainedAgent:
         q_values = self.q_values(observation)
         if q_values.shape[-2] == 1:
             raise UserError('the bonus is the disagreement of heads, and this agent has one head')
-        return bonuses.ensemble_std(q_values).numpy()
+        with self._configured():
+            return bonuses.ensemble_std(q_values).numpy()
 
     def make_environment(self, num_envs: int = 1, seed: int = 0) -> gymnasium.vector.VectorEnv:
         """Makes the environment of the run.
