@@ -55,8 +55,8 @@ class Run(NamedTuple):
             import pandas as pd
         except ModuleNotFoundError as error:
             raise UserError(missing_extra(error, 'analysis')) from None
-        rows = RunFolder(self.folder).read_rows(name)
-        return pd.DataFrame(rows, columns=COLUMNS[name]).apply(pd.to_numeric)
+        table = pd.DataFrame(RunFolder(self.folder).read_rows(name), columns=COLUMNS[name])
+        return table.apply(pd.to_numeric, errors='coerce')  # 'nan' is not measured.
 
 
 def train(

@@ -3,6 +3,8 @@
 import contextlib
 import copy
 import csv
+import json
+import os
 import re
 import shutil
 import signal
@@ -24,9 +26,9 @@ from ob2i_tf.errors import CheckpointError, ConfigError, UserError
 from ob2i_tf.training import main, runner
 from ob2i_tf.training.run_folder import COLUMNS
 from ob2i_tf.training.signals import StopRequest
+from tests.markdown import ROOT, bound_by, code_blocks, commands, read
 from tests.processes import start
 
-ROOT = Path(__file__).resolve().parents[1]
 FILES = ['ob2i_deep_sea.gin']
 BINDINGS = {
     'make_deep_sea.size': 4,
@@ -120,20 +122,30 @@ def test_training_twice_and_further(run, tmp_path, monkeypatch):
 
 def test_runs_are_not_taken_for_retracing(caplog):
     """As TensorFlow does from the fifth run on, since their functions share their code."""
-    for context, warns in ((api._no_retracing_warnings(), False), (nothing_left(), True)):
+    for context, function, warns in (
+        (api._no_retracing_warnings(), lambda: tf.constant(1), False),
+        (contextlib.nullcontext(), lambda: tf.constant(2), True),
+    ):
         with context:
             for _ in range(6):
-                tf.function(lambda: tf.constant(1))()
+                tf.function(function)()
         assert any('retracing' in message for message in caplog.messages) == warns
 
 
-def test_tables(run, monkeypatch):
+def test_tables(run, tmp_path, monkeypatch):
     train, text = run.train, lines_of(run.folder, 'train')
     assert list(train) == list(COLUMNS['train']) and len(train) == len(run.eval) == 2
     assert [str(steps) for steps in train['agent_steps']] == [
         line.split(',')[2] for line in text[1:]
     ]
     assert train['loss'].dtype == float and run.table('episodes')['length'].tolist() == [4] * 20
+    header = ','.join(COLUMNS['eval'])
+    (tmp_path / 'eval.csv').write_text(
+        f'{header}\n0,40,0,nan,nan,nan,nan\n1,80,2,1.5,0.5,1.0,2.0\n'
+    )
+    unmeasured = api.Run(tmp_path)
+    assert unmeasured.eval['score_mean'].isna().tolist() == [True, False]
+    assert unmeasured.eval['score_max'].iloc[1] == 2 and unmeasured.train.empty
     monkeypatch.setitem(sys.modules, 'pandas', None)
     with pytest.raises(UserError, match='^pandas is missing: pip install'):
         run.train  # noqa: B018
@@ -397,3 +409,44 @@ def test_the_agent_that_comes_along(tmp_path, monkeypatch, capsys):
     assert evaluate.main([str(folder), '--games=2', '--epsilon=0', '--out=games.csv']) == 0
     assert 'DeepSea, ob2i_deep_sea, 5,000' in Path('viewer', 'episode.html').read_text()
     assert Path('games.csv').read_text().count(',0.99') == 2
+
+
+def run_code(cells, folder):
+    """Runs cells of a page or a notebook one after another, in a fresh process."""
+    environment = {**os.environ, 'MPLBACKEND': 'agg', 'PYTHONPATH': str(ROOT)}
+    code = '\n\n'.join(cells)
+    done = subprocess.run(
+        [sys.executable, '-c', code], cwd=folder, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def test_the_page_on_python(tmp_path):
+    text = read('docs/python.md')
+    cells = code_blocks('python', text)
+    shown = 'print(agent.environment.observation_shape, run.folder, len(run.train))'
+    *_, error, last = run_code([*cells, shown], tmp_path).splitlines()
+    assert error.endswith("EpisodicUpdate has no parameter 'bta' (did you mean 'beta'?)")
+    assert last == '(5, 5) runs/small_sea 3'
+    files, bindings = bound_by(next(words for words in commands(text) if len(words) > 4))
+    config.load(files, bindings)
+    shipped = ROOT / 'agents' / 'ob2i_deep_sea' / 'config.gin'
+    assert config.resolved_config() == shipped.read_text()
+
+
+SHOWN = {  # Printed after the last cell.
+    'own_bonus': 'print(len(runs), (runs["spread"].train["bonus_mean"] > 0).all())',
+    'train_and_look': 'print(path, round(float(score), 2))',
+}
+
+
+@pytest.mark.parametrize('name', SHOWN)
+def test_a_notebook_runs(name, tmp_path):
+    notebook = json.loads(read(f'docs/notebooks/{name}.ipynb'))
+    cells = [cell for cell in notebook['cells'] if cell['cell_type'] == 'code']
+    assert not any(cell['outputs'] or cell['execution_count'] for cell in cells)
+    printed = run_code([''.join(cell['source']) for cell in cells] + [SHOWN[name]], tmp_path)
+    expected = {'own_bonus': '2 True', 'train_and_look': '[0, 1, 2, 3, 4, 5] 0.99'}
+    assert printed.splitlines()[-1] == expected[name]
+    assert f'notebooks/{name}.ipynb' in read('docs/python.md')
