@@ -313,7 +313,7 @@ def test_errors_are_those_of_the_command_line(files, bindings, run, capsys):
         ob2i_tf.train(files, bindings, run.folder)
     assert f'error: {error.value}' == expected
     assert isinstance(error.value, ConfigError) == (status == 2)
-    # The exception keeps the run alive, but not its lock.
+    # Its traceback keeps the run alive, but not its lock.
     assert len(ob2i_tf.train(FILES, BINDINGS, run.folder).train) == 2
 
 
@@ -366,10 +366,11 @@ def test_an_interrupt_saves_and_the_same_call_resumes(run, tmp_path, monkeypatch
 
     with monkeypatch.context() as patch, nothing_left():
         patch.setattr(Agent, 'observe', observe_and_interrupt)
-        with pytest.raises(KeyboardInterrupt, match='saved'):
+        with pytest.raises(KeyboardInterrupt, match='saved') as interrupted:
             train()
     assert ob2i_tf.load(tmp_path / 'run').agent_steps == 50
     assert tables_of(train().folder) == tables_of(run.folder)
+    assert interrupted.traceback  # Which keeps the first run alive, but not its lock.
 
 
 def test_a_second_interrupt_is_one_of_python(monkeypatch):
