@@ -14,14 +14,14 @@ def read(name: str) -> str:
 
 
 def data_folders() -> dict[str, str]:
-    """{package: folder} for gin/ and third_party/, which are installed below ob2i_tf/_data/.
+    """{package: folder} for agents/, gin/ and third_party/, installed below ob2i_tf/_data/.
 
     At the top level of site-packages a folder gin/ would collide with gin-config.
     """
     os.chdir(HERE)
     return {
         'ob2i_tf._data.' + folder.replace(os.sep, '.'): folder
-        for top in ('gin', 'third_party')
+        for top in ('agents', 'gin', 'third_party')
         for folder, _, files in os.walk(top)
         if files and '__pycache__' not in folder
     }

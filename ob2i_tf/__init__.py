@@ -7,9 +7,12 @@ choice once, when it is imported, so this package must be imported first.
 import importlib.util
 import os
 import sys
-from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
+
+if TYPE_CHECKING:
+    from ob2i_tf.api import load, train  # noqa: F401
 
 __version__ = '1.0.0'
 
@@ -31,8 +34,10 @@ _select_keras_2()
 gymnasium.register('ob2i/MnistMaze-v0', entry_point='ob2i_tf.environments.mnist_maze:MnistMaze')
 
 
-def __getattr__(name: str) -> ModuleType:
-    """Imports a module, such as `ob2i_tf.targets`, when it is first used."""
+def __getattr__(name: str) -> Any:
+    """Imports a module such as `ob2i_tf.targets`, or `load` and `train`, when first used."""
+    if name in ('load', 'train'):
+        return getattr(importlib.import_module(f'{__name__}.api'), name)
     if not name.startswith('_') and importlib.util.find_spec(f'{__name__}.{name}'):
         return importlib.import_module(f'{__name__}.{name}')
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')

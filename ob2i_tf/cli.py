@@ -80,11 +80,14 @@ def command(
 
 def print_error(error: Exception | str) -> None:
     """Prints an error to stderr as one line."""
-    # gin appends lines about the configurable that was being called.
-    message = str(error).partition('\n  In call to configurable')[0]
     with contextlib.suppress(OSError):  # The reader of stdout may be gone.
         sys.stdout.flush()
-    print('error:', ' '.join(message.split()), file=sys.stderr, flush=True)
+    print('error:', one_line(error), file=sys.stderr, flush=True)
+
+
+def one_line(error: Exception | str) -> str:
+    """The message of an error in one line, without gin's on the configurable being called."""
+    return ' '.join(str(error).partition('\n  In call to configurable')[0].split())
 
 
 @contextlib.contextmanager

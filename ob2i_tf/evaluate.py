@@ -22,15 +22,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from ob2i_tf import cli
+from ob2i_tf import api, cli
 from ob2i_tf.config import installed
 from ob2i_tf.errors import UserError
+from ob2i_tf.training import main as program
 from ob2i_tf.training.run_folder import find_runs
 
-if TYPE_CHECKING:  # These modules import TensorFlow.
-    from ob2i_tf.acting import Policy
+if TYPE_CHECKING:  # It imports TensorFlow.
     from ob2i_tf.training.restore import TrainedAgent
 
 COLUMNS = ('run', 'agent_steps', 'preferences', 'game', 'score', 'length')
@@ -39,17 +37,15 @@ PREFERENCES = ('vote', 'head', 'mean')
 
 def play_games(
     agent: 'TrainedAgent',
-    policy: 'Policy',
     count: int,
     seed: int = 0,
     max_steps: int = 200_000,
     epsilon: float | None = None,
 ) -> Iterator[tuple[float, int]]:
-    """Plays `count` games, one after another.
+    """Plays `count` games, one after another; if the agent follows a head, one for each game.
 
     Args:
-      agent: Trained agent, restored last, so that gin holds its configuration.
-      policy: Policy of the games; if it follows a head, one is drawn for each game.
+      agent: Trained agent.
       count: Number of games.
       seed: Seed of environments, heads, random actions and ties.
       max_steps: Agent steps after which a game is cut off.
@@ -60,17 +56,16 @@ def play_games(
     """
     from ob2i_tf.training import loop
 
-    rng = np.random.default_rng(seed)
-    epsilon = agent.epsilon if epsilon is None else epsilon
-    with contextlib.closing(agent.environment(num_envs=1, seed=seed)) as env:
-        for _ in range(count):
+    with contextlib.closing(agent.make_environment(seed=seed)) as env:
+        for game in range(count):
+            agent.reset(seed=None if game else seed)
             observations, _ = env.reset()
             score, length = 0.0, 0
-            steps = loop.play_policy(env, observations, policy, agent.posterior, epsilon, rng)
-            for step, _ in itertools.islice(steps, max_steps):
+            steps = loop.play(env, observations, lambda x: agent.act(x, epsilon))
+            for step, games in itertools.islice(steps, max_steps):
                 score += float(step.info['raw_rewards'][0])
                 length += 1
-                if step.info['game_over'][0]:
+                if games:
                     break
             yield score, length
 
@@ -121,8 +116,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if os.path.isdir(arguments.out):
         parser.error(f'--out={arguments.out} is a folder')
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
-    from ob2i_tf import acting, config
-    from ob2i_tf.training.restore import restore
+    program.start_tensorflow()
+    from ob2i_tf import acting
 
     failed, played_any = 0, False
     folders = run_folders(arguments.runs)
@@ -132,19 +127,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         rows.writerow(COLUMNS)
         for folder in folders:
             try:
-                agent = restore(folder, arguments.allow_imports)
+                agent = api.load(folder, arguments.seed, arguments.allow_imports)
             except UserError as error:
                 cli.print_error(f'{folder}: {error}')
                 failed += 1
                 continue
             for name in arguments.preferences:
                 try:
-                    with config.construction_errors():
-                        preferences = getattr(acting, f'{name}_preferences')
-                        policy = agent.policy.with_preferences(preferences)
                     played = play_games(
-                        agent,
-                        policy,
+                        agent.with_preferences(getattr(acting, f'{name}_preferences')),
                         arguments.games,
                         arguments.seed,
                         arguments.max_steps,

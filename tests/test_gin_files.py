@@ -1,5 +1,6 @@
 """Every shipped gin file: it has the values of the table in gin_values.txt, and trains."""
 
+import contextlib
 import csv
 import fnmatch
 import re
@@ -9,8 +10,9 @@ from typing import NamedTuple
 
 import pytest
 
+import ob2i_tf
 from ob2i_tf import config
-from ob2i_tf.errors import ConfigError
+from ob2i_tf.errors import ConfigError, UserError
 from ob2i_tf.training import runner  # noqa: F401, which registers all parts
 from tests.processes import start
 
@@ -216,3 +218,23 @@ def test_a_file_trains_and_resumes_exactly(file, tmp_path):
     for row, of_train in zip(bonus, train):
         assert row['next_bonus_mean'] == of_train['next_bonus_mean']
         assert float(row['q_gap_mean']) > 0 and 0 <= float(row['next_action_changes']) <= 1
+    check_loaded(straight)
+
+
+def check_loaded(folder):
+    """The trained agent of a run acts, from Python, in the environment of its run."""
+    agent = ob2i_tf.load(folder)
+    assert agent.agent_steps == 160
+    with contextlib.closing(agent.make_environment(num_envs=2)) as env:
+        batch, _ = env.reset()
+        for _ in range(3):
+            actions = agent.act(batch)
+            batch, *_ = env.step(actions)
+    shape = agent.posterior.network.num_heads, env.single_action_space.n
+    assert agent.act(batch[0]) in range(shape[1]) and actions.shape == (2,)
+    assert agent.q_values(batch).shape == (2, *shape) and agent.q_values(batch[0]).shape == shape
+    if shape[0] > 1:
+        assert (agent.bonus(batch) > 0).all() and agent.bonus(batch[0]).shape == shape[1:]
+    else:
+        with pytest.raises(UserError, match='this agent has one head$'):
+            agent.bonus(batch)

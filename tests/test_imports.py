@@ -39,6 +39,7 @@ ORDER = (
     'config.reading',
     'config.checking',
     'config.resolved',
+    'config.state',
     'config',
     'replay',
     'updates',
@@ -73,6 +74,7 @@ ORDER = (
     'linear.lsvi',
     'linear.agents',
     'training.main',
+    'api',
     'sweep',
     'evaluate',
     'analysis',
@@ -104,14 +106,13 @@ APART = {
     'analysis.episode': (  # Which plays a game.
         'analysis',
         'acting',
+        'api',
         'bonuses',
         'cli',
         'config',
         'environments',
         'errors',
         'training.loop',
-        'training.restore',
-        'training.run_folder',
     ),
 }
 

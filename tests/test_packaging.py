@@ -16,6 +16,7 @@ PARTS = (
     'README.md',
     'pyproject.toml',
     'setup.py',
+    'agents',
     'gin',
     'ob2i_tf',
     'third_party',
@@ -69,14 +70,18 @@ def test_its_data_comes_along_and_nothing_shadows_gin(installed, tmp_path):
         'print(ob2i_tf.__file__)\n'
         'print(*config.available())\n'
         'print(os.path.isdir(os.path.join(resources.folder("third_party"), "published_scores")))\n'
+        'from ob2i_tf.training.checkpoints import find_damage\n'
+        'agents = resources.folder("agents")\n'
+        'print([find_damage(os.path.join(folder, name)) for folder, names, _ in os.walk(agents)'
+        ' for name in names if name.isdecimal()])\n'
         'from ob2i_tf.analysis.templates import render\n'
         'print("A &lt; B" in render("page.html", title="A < B"))',
         cwd=tmp_path,
     )
-    where, files, scores, template = done.stdout.splitlines()
+    where, files, scores, damage, template = done.stdout.splitlines()
     assert Path(where).is_relative_to(installed)
     assert files.split() == sorted(path.name for path in (ROOT / 'gin').glob('*.gin'))
-    assert scores == template == 'True'
+    assert scores == template == 'True' and damage == "['']"
     templates = Path('ob2i_tf', 'analysis', 'templates')
     names = {path.name for path in (ROOT / templates).glob('*.*')}
     assert names <= {path.name for path in (installed / templates).iterdir()}

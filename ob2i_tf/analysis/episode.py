@@ -20,10 +20,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ob2i_tf import cli
+from ob2i_tf import api, cli
 from ob2i_tf.config import installed
 from ob2i_tf.errors import ConfigError, UserError
-from ob2i_tf.training.run_folder import RunFolder, task_name
 
 with cli.extra('analysis'):
     from PIL import Image, ImageDraw
@@ -73,34 +72,30 @@ def record(run, seed=0, max_steps=3000, allow_imports=()) -> Recording:
     """Plays one game with the action rule of the run's evaluation.
 
     Args:
-      run: Run folder.
+      run: Run folder, or the name of an agent in agents/.
       seed: Seed of the game.
       max_steps: Agent steps after which the recording ends, even if the game has not.
-      allow_imports: See `restore.restore`.
+      allow_imports: See `api.load`.
 
     Raises:
       UserError: The run cannot be restored.
     """
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
-    from ob2i_tf import acting, bonuses, config
+    agent = api.load(run, seed, allow_imports)
+    from ob2i_tf import acting, bonuses
     from ob2i_tf.training import loop
-    from ob2i_tf.training.restore import restore
 
-    if not RunFolder(run).config.is_file():
-        raise UserError(f'{run} is not a run folder: it has no config.gin')
-    agent, rng = restore(run, allow_imports), np.random.default_rng(seed)
     frames, cells, actions, random, rewards, q_values = [], [], [], [], [], []
-    with contextlib.closing(agent.environment(num_envs=1, seed=seed)) as env:
+    with contextlib.closing(agent.make_environment(seed=seed)) as env:
         maze = _maze(env)
-        heads = agent.posterior.evaluation_heads(1, rng)
 
         def act(observations):
             frames.append(maze.render() if maze else _newest_frame(observations[0]))
             cells.append(maze.cell if maze else None)
-            q_values.append(agent.posterior.mean(observations).numpy()[0])
+            q_values.append(agent.q_values(observations)[0])
             # Drawn here, so that the page can show which actions were random.
-            random.append(bool(rng.random() < agent.epsilon))
-            return agent.policy.actions(observations, heads, float(random[-1]), rng)
+            random.append(bool(agent.rng.random() < agent.epsilon))
+            return agent.act(observations, epsilon=float(random[-1]))
 
         steps = loop.play(env, env.reset()[0], act)
         for step, finished_games in itertools.islice(steps, max_steps):
@@ -111,7 +106,7 @@ def record(run, seed=0, max_steps=3000, allow_imports=()) -> Recording:
         names = env.metadata.get('action_names')
     q_values = np.array(q_values)
     return Recording(
-        title=f'{task_name(config.value)}, {run}, {agent.agent_steps:,} agent steps',
+        title=f'{agent.task}, {run}, {agent.agent_steps:,} agent steps',
         action_names=names or [str(action) for action in range(q_values.shape[-1])],
         frames=frames,
         actions=np.array(actions),
@@ -322,7 +317,7 @@ def main(argv=None):
     """Runs the command line; returns the exit status."""
     parser = cli.parser('ob2i_tf.analysis.episode', __doc__)
     path = os.path.expanduser
-    parser.add_argument('run', type=path, metavar='RUN', help='a run folder')
+    parser.add_argument('run', type=path, metavar='RUN', help='a run folder, or a name in agents/')
     parser.add_argument(
         '--out', required=True, type=path, metavar='DIR', help='folder for the viewer'
     )

@@ -4,7 +4,7 @@ import dataclasses
 import os
 import tokenize
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from gin import config_parser
 
@@ -73,6 +73,30 @@ def read(gin_files: Iterable[str], bindings: Iterable[str] = ()) -> list[list[Bi
     for text in bindings:
         _read_flag(text, layers)
     return layers
+
+
+def as_flags(bindings: Mapping[str, typing.Any]) -> list[str]:
+    """Bindings of Python values in gin syntax.
+
+    Args:
+      bindings: {name: value}. A string that starts with @ or %, also within a container, is a
+        reference or a macro, such as '@head_preferences'.
+
+    Raises:
+      ConfigError: gin cannot express a value.
+    """
+
+    def leaf(value):
+        is_reference = isinstance(value, str) and value.startswith(('@', '%'))
+        return values.Verbatim(value) if is_reference else value
+
+    flags = []
+    for name, value in bindings.items():
+        try:
+            flags.append(f'{name} = {values.text(values.map_leaves(leaf, value))}')
+        except ValueError as error:
+            raise ConfigError(f'{name}: {error}') from None
+    return flags
 
 
 def available() -> list[str]:

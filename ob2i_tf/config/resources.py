@@ -6,7 +6,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def folder(name: str) -> str:
-    """Path of the folder `name` ('gin' or 'third_party'), whatever the working directory."""
+    """Path of 'gin', 'agents' or 'third_party', whatever the working directory."""
     # The installed one first: next to an installed package lies the folder gin/ of gin-config.
     installed = os.path.join(_PACKAGE, '_data', name)
     return installed if os.path.isdir(installed) else os.path.join(os.path.dirname(_PACKAGE), name)

@@ -34,6 +34,10 @@ class Macro:
     name: str
 
 
+class Verbatim(str):
+    """A value that is already in gin syntax."""
+
+
 def leaves(value: typing.Any) -> 'Iterator[Reference | Macro]':
     """The references and macros in a value."""
     if isinstance(value, (Reference, Macro)):
@@ -111,6 +115,8 @@ def from_gin(value: typing.Any) -> typing.Any:
 
 def text(value: typing.Any) -> str:
     """A value in gin syntax; ValueError if gin cannot express it."""
+    if isinstance(value, Verbatim):
+        return value
     if isinstance(value, Reference):
         name = REGISTRY.minimal_selector(selector(value.name))
         return str(dataclasses.replace(value, name=name))

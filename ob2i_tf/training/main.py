@@ -17,6 +17,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TextIO, cast
 
 import tqdm
@@ -64,8 +65,6 @@ def _parse_flags(argv):
         raise ConfigError(
             f'unexpected argument {rest[0]!r}: gin files are given as --gin_files=FILE'
         )
-    if not values.gin_files:
-        raise ConfigError(f'no --gin_files given; available: {", ".join(config.available())}')
     return values
 
 
@@ -127,29 +126,62 @@ def stderr_held_back() -> Iterator[None]:
             os.close(stderr)
 
 
+def start_tensorflow() -> None:
+    """Imports TensorFlow without its start-up messages, and registers all configurables."""
+    os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '1')  # TensorFlow's warnings still show.
+    with stderr_held_back():
+        from ob2i_tf.training import runner  # noqa: F401
+
+        system.list_gpus()  # Without a GPU the first call prints an error.
+
+
+def train(
+    gin_files: Sequence[str],
+    bindings: Sequence[str] = (),
+    base_dir: str | os.PathLike | None = None,
+) -> Path:
+    """Trains a run to its end; its configuration becomes gin's.
+
+    Args:
+      gin_files: Names of files.
+      bindings: Bindings in gin syntax.
+      base_dir: Run folder; None: `default_base_dir`.
+
+    Returns:
+      The run folder.
+
+    Raises:
+      ConfigError: The configuration is wrong.
+      UserError: The run cannot start or continue.
+      SystemExit: A signal stopped it, see `Runner.run`.
+    """
+    if not gin_files:
+        raise ConfigError(f'no --gin_files given; available: {", ".join(config.available())}')
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # Gin files may import modules from there.
+    layers = config.read(gin_files, bindings)  # Before imports, which take long.
+    system.keep_freed_memory()
+    start_tensorflow()
+    from ob2i_tf.training import runner
+
+    config.apply(layers)
+    base_dir = base_dir or default_base_dir(
+        gin_files[-1], str(task_name(config.value)), config.value('Runner.seed')
+    )
+    with system.tensor_float_32(False):  # Which the run sets.
+        with config.construction_errors():
+            run = runner.Runner(base_dir=os.path.expanduser(base_dir))
+        run.run()
+    return run.folder.path
+
+
 def _run(argv):
     values = _parse_flags(argv)
     if values.help:
         print(__doc__, values.get_help(), sep='\n')
         return
-    sys.path.append(os.getcwd())  # Gin files may import modules from there.
-    layers = config.read(values.gin_files, values.gin_bindings)  # Before imports, which take long.
-    system.keep_freed_memory()
-    os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '1')  # TensorFlow's warnings still show.
     _set_up_logging()
-
-    with stderr_held_back():
-        from ob2i_tf.training import runner  # Also registers all configurables.
-
-        system.list_gpus()  # Without a GPU the first call prints an error.
-
-    config.apply(layers)
-    base_dir = values.base_dir or default_base_dir(
-        values.gin_files[-1], str(task_name(config.value)), config.value('Runner.seed')
-    )
-    with config.construction_errors():
-        run = runner.Runner(base_dir=os.path.expanduser(base_dir))
-    run.run()
+    train(values.gin_files, values.gin_bindings, values.base_dir)
 
 
 @cli.command(expected=UserError)

@@ -154,14 +154,19 @@ class Runner:
         self._checkpoint_steps = checkpoint_steps
         self._stop = StopRequest()
         self._steps_per_second = math.nan  # Of this iteration, measured in this process.
-        self._open(checkpoints_kept)
+        with disk_errors(self.folder):
+            disk.make_folder(self.folder.path)
+            self._lock = disk.Lock(self.folder.path)
+        try:
+            self._open(checkpoints_kept)
+        except BaseException:
+            self._lock.close()  # In a notebook the traceback keeps this object alive.
+            raise
 
     def _open(self, checkpoints_kept):
-        """Locks the folder, resumes from its newest intact checkpoint, and opens its logs."""
+        """Resumes from the folder's newest intact checkpoint, and opens its logs."""
         folder = self.folder
         with disk_errors(folder):
-            disk.make_folder(folder.path)
-            self._lock = disk.Lock(folder.path)
             folder.check_config(config.resolved_config(), config.resolved_config(defaults=False))
             self._state = RunState(folder, self.parts, self._training_steps, checkpoints_kept)
         resumed = self._state.restore()
@@ -184,13 +189,15 @@ class Runner:
         """Trains and evaluates until `num_iterations` are done.
 
         On SIGTERM, SIGINT and SIGHUP (unless ignored, as under nohup) it saves, then ends the
-        program with status 128 + signal; a second SIGINT ends it at once.
+        program with status 128 + signal; a second SIGINT ends it at once. The folder is unlocked
+        afterwards.
 
         Raises:
           NotFiniteError: The loss becomes NaN or infinite; the last checkpoint stays.
         """
         total = self._num_iterations * self._training_steps * self.parts.environment.frames_per_step
         with (
+            contextlib.closing(self._lock),
             contextlib.closing(self._profile),
             memory_errors(self.folder, self.parts.replay),
             self._stop,

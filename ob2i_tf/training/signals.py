@@ -13,7 +13,8 @@ class StopRequest:
     """Context that records a request to stop; it is true once there was one.
 
     SIGHUP stays ignored if it was, as under nohup. A second SIGINT ends the process at once, since
-    people repeat Ctrl-C; schedulers repeat SIGTERM.
+    people repeat Ctrl-C; schedulers repeat SIGTERM. Where Python handled SIGINT itself, as in a
+    notebook, the second one is a KeyboardInterrupt.
 
     Attributes:
       signal: The signal that was received; None before.
@@ -40,5 +41,6 @@ class StopRequest:
         del frame
         self.signal = signal.Signals(number)
         if number == signal.SIGINT:
-            signal.signal(number, signal.SIG_DFL)
+            in_notebook = self._previous[self.signal] is signal.default_int_handler
+            signal.signal(number, signal.default_int_handler if in_notebook else signal.SIG_DFL)
         logging.warning('%s: saving, then stopping.', self.signal.name)

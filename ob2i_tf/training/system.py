@@ -6,6 +6,7 @@ TensorFlow is imported only within functions, since `keep_freed_memory` must be 
 import contextlib
 import ctypes
 import os
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from absl import logging
@@ -29,6 +30,19 @@ def set_up(tf32: bool) -> None:
     tf.config.experimental.enable_tensor_float_32_execution(tf32)
     for gpu in list_gpus():
         tf.config.experimental.set_memory_growth(gpu, True)
+
+
+@contextlib.contextmanager
+def tensor_float_32(enabled: bool) -> Iterator[None]:
+    """Context with TF32 on or off; it belongs to the process, and is restored afterwards."""
+    import tensorflow as tf
+
+    before = tf.config.experimental.tensor_float_32_execution_enabled()
+    tf.config.experimental.enable_tensor_float_32_execution(enabled)
+    try:
+        yield
+    finally:
+        tf.config.experimental.enable_tensor_float_32_execution(before)
 
 
 def report(require_gpu: bool) -> None:
