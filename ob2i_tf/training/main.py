@@ -1,11 +1,12 @@
 r"""Trains an agent as configured by gin.
 
   python run_experiment.py --gin_files=ob2i_atari.gin
-  python run_experiment.py --gin_files=ob2i_atari.gin \
-      --gin_bindings="make_environment.name = 'Pong'" --gin_bindings='Runner.seed = 3'
+  python run_experiment.py --gin_files=ob2i_atari.gin --game=Pong --seed=3 \
+      --gin_bindings='Runner.num_iterations = 20'
 
 Gin files are found as given, or in the project's folder gin/. The same command resumes a run from
-its newest checkpoint. Exit status: 0 the run is complete, 1 it could not continue, 2 its
+its newest checkpoint; with --dry_run it makes nothing and prints the configuration of the run, as a
+gin file, and what the run needs. Exit status: 0 the run is complete, 1 it could not continue, 2 its
 configuration or the command line is wrong, 128 + signal (143, 130, 129) SIGTERM, Ctrl-C or a closed
 terminal stopped it and everything is saved.
 """
@@ -23,6 +24,7 @@ import tqdm
 from absl import flags, logging
 
 from ob2i_tf import cli, config
+from ob2i_tf.config.reading import Binding
 from ob2i_tf.errors import ConfigError, UserError
 from ob2i_tf.training import system
 from ob2i_tf.training.run_folder import task_name
@@ -43,9 +45,21 @@ def _flag_values():
         flag_values=values,
     )
     flags.DEFINE_string(
+        'game', None, "Short for the binding make_environment.name = 'GAME'.", flag_values=values
+    )
+    flags.DEFINE_integer(
+        'seed', None, 'Short for the binding Runner.seed = SEED.', flag_values=values
+    )
+    flags.DEFINE_string(
         'base_dir',
         None,
         'Run folder; by default runs/<last gin file>/<task>/seed<seed>.',
+        flag_values=values,
+    )
+    flags.DEFINE_boolean(
+        'dry_run',
+        False,
+        'Print the configuration and what the run needs; make nothing.',
         flag_values=values,
     )
     flags.DEFINE_boolean('help', False, 'Show this help.', flag_values=values)
@@ -67,6 +81,24 @@ def _parse_flags(argv):
     if not values.gin_files:
         raise ConfigError(f'no --gin_files given; available: {", ".join(config.available())}')
     return values
+
+
+def _shorthands(values):
+    """The bindings that flags stand for; those of --gin_bindings override them."""
+    named = (('game', 'make_environment', 'name'), ('seed', 'Runner', 'seed'))
+    return [
+        Binding('', name, parameter, values[flag].value, f'--{flag}={values[flag].value}')
+        for flag, name, parameter in named
+        if values[flag].value is not None
+    ]
+
+
+def _check_shorthands(shorthands):
+    """Raises a ConfigError if another binding has overridden the one of a flag."""
+    for binding in shorthands:
+        value = config.value(str(binding))
+        if value != binding.value:
+            raise ConfigError(f'{binding.where}, but {binding} = {value!r} is bound too')
 
 
 def default_base_dir(gin_file: str, task: str, seed: int) -> str:
@@ -134,6 +166,8 @@ def _run(argv):
         return
     sys.path.append(os.getcwd())  # Gin files may import modules from there.
     layers = config.read(values.gin_files, values.gin_bindings)  # Before imports, which take long.
+    shorthands = _shorthands(values)
+    layers[-1][:0] = shorthands
     system.keep_freed_memory()
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '1')  # TensorFlow's warnings still show.
     _set_up_logging()
@@ -144,12 +178,17 @@ def _run(argv):
         system.list_gpus()  # Without a GPU the first call prints an error.
 
     config.apply(layers)
+    _check_shorthands(shorthands)
     base_dir = values.base_dir or default_base_dir(
         values.gin_files[-1], str(task_name(config.value)), config.value('Runner.seed')
     )
     with config.construction_errors():
-        run = runner.Runner(base_dir=os.path.expanduser(base_dir))
-    run.run()
+        run = runner.Runner(base_dir=os.path.expanduser(base_dir), dry_run=values.dry_run)
+    if values.dry_run:
+        comments = ''.join(f'# {line}\n' for line in run.needs())
+        print(f'{comments}\n{config.resolved_config()}', end='')
+    else:
+        run.run()
 
 
 @cli.command(expected=UserError)

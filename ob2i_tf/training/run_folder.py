@@ -75,6 +75,7 @@ class RunFolder:
       config: Path of config.gin, every parameter of the run; this file alone reproduces the run.
       environment: Path of environment.json, the machine and packages of each process of the run.
       checkpoints, replay, tensorboard: Paths of folders.
+      freed: Path of the file that says that the episodes in `replay` were deleted.
     """
 
     def __init__(self, path: str | Path):
@@ -84,6 +85,7 @@ class RunFolder:
         self.checkpoints = self.path / 'checkpoints'
         self.replay = self.path / 'replay'
         self.tensorboard = self.path / 'tensorboard'
+        self.freed = self.replay / 'freed.txt'
 
     def __str__(self) -> str:
         return str(self.path)
@@ -141,6 +143,18 @@ class RunFolder:
                     f'{path} is a symbolic link, and a run writes through none; move that folder '
                     'back, or move the entire run folder'
                 )
+
+    def check_replay(self) -> None:
+        """Checks that a run in this folder has not lost its replay.
+
+        Raises:
+          UserError: The replay was freed.
+        """
+        if self.freed.exists():
+            raise UserError(
+                f'{self} is complete and cannot be continued: its replay is missing, freed by '
+                'ob2i_tf.training.prune'
+            )
 
     def write_environment(self, devices: list[str]) -> None:
         """Adds the machine and the packages of this process to environment.json.
@@ -210,6 +224,21 @@ class RunFolder:
         while rows and not _reached(rows[-1], saved):  # The row comes before the checkpoint.
             rows.pop()
         return len(rows)
+
+    def setting(self, name: str) -> str | None:
+        """Text of a value in config.gin, such as 'Runner.num_iterations'; None if it has none."""
+        try:
+            lines = self.read_config().splitlines()
+        except OSError:
+            return None
+        start = f'{name} = '
+        return next((line.removeprefix(start) for line in lines if line.startswith(start)), None)
+
+    def complete(self) -> bool:
+        """Whether all iterations that config.gin asks for are logged, and the last one is saved."""
+        wanted = self.setting('Runner.num_iterations') or ''
+        logged = len(self.rows('train'))
+        return wanted.isdecimal() and 0 < int(wanted) <= logged == self.num_iterations()
 
 
 def task_name(value: Callable[[str], Any]) -> str | None:

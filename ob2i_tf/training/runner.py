@@ -31,7 +31,7 @@ from ob2i_tf.errors import ConfigError, UserError
 from ob2i_tf.learner import QLearner
 from ob2i_tf.parameters import AtLeast, Within, checked
 from ob2i_tf.replay import EpisodeReplay
-from ob2i_tf.training import build, disk, logs, loop, system
+from ob2i_tf.training import build, disk, estimates, logs, loop, system
 from ob2i_tf.training.failures import disk_errors, memory_errors
 from ob2i_tf.training.run_folder import RunFolder
 from ob2i_tf.training.run_state import RunState
@@ -42,7 +42,7 @@ _Steps = Annotated[int, AtLeast(0)]
 _NumEnvs = Annotated[int, Within(1, 256)]
 
 
-@gin.configurable
+@gin.configurable(denylist=['dry_run'])
 @checked
 class Runner:
     """Trains for `num_iterations` iterations, each followed by an evaluation and a checkpoint.
@@ -77,6 +77,8 @@ class Runner:
       tf32: Whether a GPU may round the inputs of float32 products to TensorFloat-32.
       profile: First and last agent step of a recording by TensorFlow's profiler; None: never.
       method: Name of the method in reports; gin files bind it.
+      dry_run: Whether only to check everything and build the parts: nothing is written, and the run
+        cannot be started.
 
     Attributes:
       folder: RunFolder.
@@ -110,6 +112,7 @@ class Runner:
         tf32: bool = False,
         profile: tuple[int, int] | None = None,
         method: str = '',
+        dry_run: bool = False,
     ):
         del method  # Only reports read it, from config.gin.
         if training_steps % num_envs:
@@ -121,6 +124,7 @@ class Runner:
         self._profile = logs.Profile(profile, self.folder.tensorboard)
         self.folder.check_config(config.resolved_config(), config.resolved_config(defaults=False))
         self.folder.check_unlinked()
+        self.folder.check_replay()
         system.report(require_gpu)
         system.set_up(tf32)
         self.parts = build.build(
@@ -153,16 +157,23 @@ class Runner:
         self._checkpoint_steps = checkpoint_steps
         self._stop = StopRequest()
         self._steps_per_second = math.nan  # Of this iteration, measured in this process.
-        self._open(checkpoints_kept)
+        self._checkpoints_kept = checkpoints_kept
+        if not dry_run:
+            self._open()
 
-    def _open(self, checkpoints_kept):
+    def needs(self) -> list[str]:
+        """Lines on what the run needs, see `estimates.needs`."""
+        total = self._num_iterations * self._training_steps
+        return estimates.needs(self.folder, self.parts, total, self._checkpoints_kept)
+
+    def _open(self):
         """Locks the folder, resumes from its newest intact checkpoint, and opens its logs."""
         folder = self.folder
         with disk_errors(folder):
             disk.make_folder(folder.path)
             self._lock = disk.Lock(folder.path)
             folder.check_config(config.resolved_config(), config.resolved_config(defaults=False))
-            self._state = RunState(folder, self.parts, self._training_steps, checkpoints_kept)
+            self._state = RunState(folder, self.parts, self._training_steps, self._checkpoints_kept)
         resumed = self._state.restore()
         started = math.ceil(self.parts.agent.agent_steps / self._training_steps)
         if started > self._num_iterations:
