@@ -7,6 +7,7 @@ import io
 import os
 import signal
 import sys
+import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Iterator
@@ -76,6 +77,29 @@ def command(
         return wrapped
 
     return decorate
+
+
+def import_tensorflow() -> None:
+    """Imports TensorFlow without its start-up messages, which no setting turns off.
+
+    TensorFlow's warnings show from then on. If the import fails, its messages do too.
+    """
+    os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '1')
+    sys.stderr.flush()
+    stderr = os.dup(2)
+    with tempfile.TemporaryFile() as notes:
+        os.dup2(notes.fileno(), 2)
+        try:
+            import tensorflow as tf
+
+            tf.config.list_physical_devices('GPU')  # Without a GPU the first call prints an error.
+        except BaseException:
+            notes.seek(0)
+            os.write(stderr, notes.read())
+            raise
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
 
 
 def print_error(error: Exception | str) -> None:

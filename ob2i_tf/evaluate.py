@@ -120,7 +120,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     if os.path.isdir(arguments.out):
         parser.error(f'--out={arguments.out} is a folder')
-    os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+    cli.import_tensorflow()
     from ob2i_tf import acting, config
     from ob2i_tf.training.restore import restore
 

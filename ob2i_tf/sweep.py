@@ -42,7 +42,6 @@ from ob2i_tf import cli, config
 from ob2i_tf.environments import games
 from ob2i_tf.errors import ConfigError, UserError
 from ob2i_tf.training import disk
-from ob2i_tf.training import main as program
 from ob2i_tf.training.run_folder import RunFolder
 
 _LAST_LINES = 5  # Lines of the log that are reported when a trial fails.
@@ -177,8 +176,9 @@ def _check(gin_file, bindings, fixed, base_dir):
 
     Bindings of the user must not override `fixed`, the bindings of the sweep.
     """
-    with program.stderr_held_back():
-        from ob2i_tf.training import runner  # noqa: F401  Registers all configurables.
+    cli.import_tensorflow()
+    from ob2i_tf.training import runner  # noqa: F401  Registers all configurables.
+
     try:
         config.load([gin_file], bindings)
     except ConfigError as error:

@@ -81,7 +81,7 @@ def record(run, seed=0, max_steps=3000, allow_imports=()) -> Recording:
     Raises:
       UserError: The run cannot be restored.
     """
-    os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+    cli.import_tensorflow()
     from ob2i_tf import acting, bonuses, config
     from ob2i_tf.training import loop
     from ob2i_tf.training.restore import restore

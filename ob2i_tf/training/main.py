@@ -16,8 +16,7 @@ import logging as python_logging
 import os
 import re
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TextIO, cast
 
 import tqdm
@@ -141,24 +140,6 @@ def _set_up_logging():
     logging.set_verbosity(logging.INFO)
 
 
-@contextlib.contextmanager
-def stderr_held_back() -> Iterator[None]:
-    """Hides TensorFlow's start-up messages, which no setting turns off; an error shows them."""
-    sys.stderr.flush()
-    stderr = os.dup(2)
-    with tempfile.TemporaryFile() as notes:
-        os.dup2(notes.fileno(), 2)
-        try:
-            yield
-        except BaseException:
-            notes.seek(0)
-            os.write(stderr, notes.read())
-            raise
-        finally:
-            os.dup2(stderr, 2)
-            os.close(stderr)
-
-
 def _run(argv):
     values = _parse_flags(argv)
     if values.help:
@@ -169,13 +150,9 @@ def _run(argv):
     shorthands = _shorthands(values)
     layers[-1][:0] = shorthands
     system.keep_freed_memory()
-    os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '1')  # TensorFlow's warnings still show.
+    cli.import_tensorflow()
     _set_up_logging()
-
-    with stderr_held_back():
-        from ob2i_tf.training import runner  # Also registers all configurables.
-
-        system.list_gpus()  # Without a GPU the first call prints an error.
+    from ob2i_tf.training import runner  # Also registers all configurables.
 
     config.apply(layers)
     _check_shorthands(shorthands)
