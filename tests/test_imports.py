@@ -67,6 +67,7 @@ ORDER = (
     'environments',
     'training.build',
     'training.estimates',
+    'training.progress',
     'training.failures',
     'training.run_state',
     'training.runner',

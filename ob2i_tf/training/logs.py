@@ -1,4 +1,4 @@
-"""Logs of a run: CSV tables, TensorBoard, progress, timers and profiles.
+"""Logs of a run: CSV tables, TensorBoard, timers and profiles.
 
 To log another number per iteration, see `RunLogs.write_iteration`: for TensorBoard alone, add it to
 `scalars`; for train.csv and TensorBoard, to `train` and to `run_folder.COLUMNS['train']`. What the
@@ -12,7 +12,6 @@ import hashlib
 import io
 import math
 import os
-import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -21,7 +20,6 @@ from typing import Any
 import numpy as np
 import psutil
 import tensorflow as tf
-import tqdm
 from absl import logging
 from tensorboard.compat.proto import event_pb2, summary_pb2
 from tensorboard.summary.writer.record_writer import RecordWriter
@@ -300,53 +298,6 @@ class RunLogs:
 
 def _game_row(frames, game):
     return {'frames': frames, 'score': game.score, 'length': game.length}
-
-
-class ProgressBar:
-    """A tqdm progress bar in frames, with the mean score of the iteration and epsilon.
-
-    Args:
-      total: Frames of the complete run.
-      done: Frames so far.
-    """
-
-    def __init__(self, total: int, done: int):
-        self._frames = done
-        self._bar = tqdm.tqdm(
-            total=total,
-            initial=done,
-            unit='frames',
-            unit_scale=True,
-            dynamic_ncols=True,
-            mininterval=1 if sys.stderr.isatty() else 60,  # Seconds.
-        )
-
-    def __enter__(self) -> 'ProgressBar':
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._bar.close()
-
-    def update(self, frames: int, means: Means, epsilon: float) -> None:
-        """Shows that the run has reached `frames`."""
-        score = means.mean('score')
-        self._bar.set_postfix_str(f'epsilon={epsilon:.2f}, score={score:.6g}', refresh=False)
-        self._bar.update(frames - self._frames)
-        self._frames = frames
-
-
-def log_best_and_last(rows: list[dict[str, str]]) -> None:
-    """Logs the best and the last evaluation among the rows of eval.csv."""
-    rows = [row for row in rows if row['score_mean'] != 'nan']
-    if rows:
-        best = max(rows, key=lambda row: float(row['score_mean']))
-        logging.info(
-            'Evaluation score: best %.6g at %s frames, last %.6g at %s frames.',
-            float(best['score_mean']),
-            f'{int(best["frames"]):,}',
-            float(rows[-1]['score_mean']),
-            f'{int(rows[-1]["frames"]):,}',
-        )
 
 
 class Profile:

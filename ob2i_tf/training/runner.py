@@ -31,7 +31,7 @@ from ob2i_tf.errors import ConfigError, UserError
 from ob2i_tf.learner import QLearner
 from ob2i_tf.parameters import AtLeast, Within, checked
 from ob2i_tf.replay import EpisodeReplay
-from ob2i_tf.training import build, disk, estimates, logs, loop, system
+from ob2i_tf.training import build, disk, estimates, logs, loop, progress, system
 from ob2i_tf.training.failures import disk_errors, memory_errors
 from ob2i_tf.training.run_folder import RunFolder
 from ob2i_tf.training.run_state import RunState
@@ -142,7 +142,8 @@ class Runner:
             evaluation_belief=evaluation_belief,
             xla=xla,
         )
-        self.parts.agent.check_schedule(num_iterations * training_steps)
+        self._total_steps = num_iterations * training_steps
+        self.parts.agent.check_schedule(self._total_steps)
         build.warn_of_long_games(
             self.parts, training_steps // num_envs, evaluation_steps // evaluation_envs
         )
@@ -163,8 +164,7 @@ class Runner:
 
     def needs(self) -> list[str]:
         """Lines on what the run needs, see `estimates.needs`."""
-        total = self._num_iterations * self._training_steps
-        return estimates.needs(self.folder, self.parts, total, self._checkpoints_kept)
+        return estimates.needs(self.folder, self.parts, self._total_steps, self._checkpoints_kept)
 
     def _open(self):
         """Locks the folder, resumes from its newest intact checkpoint, and opens its logs."""
@@ -199,19 +199,18 @@ class Runner:
         Raises:
           NotFiniteError: The loss becomes NaN or infinite; the last checkpoint stays.
         """
-        total = self._num_iterations * self._training_steps * self.parts.environment.frames_per_step
         with (
             contextlib.closing(self._profile),
             memory_errors(self.folder, self.parts.replay),
             self._stop,
-            logs.ProgressBar(total, self.parts.frames) as self._progress,
+            progress.bar_of_run(self.parts, self._total_steps) as self._progress,
         ):
             while self._state.iteration < self._num_iterations:
                 self._train()
                 self._log_iteration(self._evaluate() if self._evaluation_steps else None)
                 self._state.next_iteration()
                 self._save()
-        logs.log_best_and_last(self.folder.rows('eval'))
+        logging.info('%s', progress.last_lines(self.folder))
 
     def _train(self):
         """Plays the remaining agent steps of this iteration."""
@@ -230,7 +229,7 @@ class Runner:
                 state.actions.append(step.actions)
                 agent.observe(step)
                 self._log_games(games)
-                self._progress.update(self.parts.frames, state.means, agent.epsilon)
+                self._progress.update(self.parts.frames, agent.epsilon)
                 self._profile.update(agent.agent_steps)
                 if agent.agent_steps == last_step:
                     break
@@ -244,6 +243,7 @@ class Runner:
     def _learn(self):
         for report in self.parts.agent.learn():
             self._state.means.add(report)
+            self._progress.learned(report)
 
     def _reset_and_fast_forward(self, env, tracker):
         """Replays the actions that a checkpoint holds; returns the observations after them."""
@@ -254,7 +254,8 @@ class Runner:
             logging.info('Playing %s agent steps again', f'{len(played) * self._num_envs:,}')
         actions = iter(played)
         steps = loop.play(env, observations, lambda _: next(actions), tracker)
-        for step, _ in itertools.islice(steps, len(played)):
+        steps = itertools.islice(steps, len(played))
+        for step, _ in progress.bar_of(steps, len(played), 'playing again'):
             agent.record(step)
             observations = step.observations
             self._exit_if_asked()  # Without saving: the checkpoint has all of this.
@@ -279,7 +280,9 @@ class Runner:
                 self._evaluation_epsilon,
                 rng,
             )
-            for _, finished in itertools.islice(steps, math.ceil(self._evaluation_steps / count)):
+            total = math.ceil(self._evaluation_steps / count)
+            steps = progress.bar_of(itertools.islice(steps, total), total, 'evaluating')
+            for _, finished in steps:
                 games += finished
                 self._save_if_asked()
         return games
@@ -293,6 +296,7 @@ class Runner:
     def _log_games(self, games):
         if not games:
             return
+        self._progress.played(games)
         with disk_errors(self.folder):
             for game in games:
                 self._state.means.add(game.named())
