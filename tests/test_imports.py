@@ -51,6 +51,7 @@ ORDER = (
     'training.checkpoints',
     'training.run_folder',
     'training.prune',
+    'training.tensorboard',
     'training.logs',
     'agent',
     'training.loop',
@@ -103,7 +104,13 @@ APART = {
         'training.run_folder',
     ),
     'training.checkpoints': ('errors', 'training.disk'),
-    'training.logs': ('errors', 'training.checkpoints', 'training.disk', 'training.run_folder'),
+    'training.logs': (
+        'errors',
+        'training.checkpoints',
+        'training.disk',
+        'training.run_folder',
+        'training.tensorboard',
+    ),
     'analysis.episode': (  # Which plays a game.
         'analysis',
         'acting',

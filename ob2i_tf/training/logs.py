@@ -2,7 +2,8 @@
 
 To log another number per iteration, see `RunLogs.write_iteration`: for TensorBoard alone, add it to
 `scalars`; for train.csv and TensorBoard, to `train` and to `run_folder.COLUMNS['train']`. What the
-learner or an update reports is averaged in `Means` under the names in their reports.
+learner or an update reports is averaged in `Means` under the names in their reports. What
+TensorBoard shows beside these rows depends on the time of day and on resumes; nothing else does.
 """
 
 import collections
@@ -21,12 +22,14 @@ import numpy as np
 import psutil
 import tensorflow as tf
 from absl import logging
-from tensorboard.compat.proto import event_pb2, summary_pb2
-from tensorboard.summary.writer.record_writer import RecordWriter
 
 from ob2i_tf.errors import CheckpointError, ConfigError
-from ob2i_tf.training import checkpoints, disk
+from ob2i_tf.training import checkpoints, disk, tensorboard
 from ob2i_tf.training.run_folder import COLUMNS, RunFolder
+
+_RECENT_SECONDS = 180  # Between points in TensorBoard within an iteration.
+_RECENT = ('score', 'episode_length', 'loss', 'q_mean', 'bonus_mean', 'next_bonus_mean')
+_HISTOGRAMS = ('q_mean', 'bonus_mean', 'next_bonus_mean')  # Of what learner steps report.
 
 
 class Means:
@@ -141,47 +144,6 @@ def _text(value):
     return repr(float(value)) if isinstance(value, float) else value
 
 
-class TensorBoard:
-    """One event file per iteration, so that a resumed run replaces the iterations it repeats.
-
-    TensorBoard shows all files of a folder as one run.
-
-    Args:
-      directory: Folder of the files.
-      first_iteration: Files of this iteration and later ones are deleted.
-    """
-
-    def __init__(self, directory: Path, first_iteration: int):
-        self._directory = Path(directory)
-        self._directory.mkdir(exist_ok=True)
-        for path in self._directory.iterdir():
-            if path.name.startswith('events.') and path.name >= self._name(first_iteration):
-                path.unlink()
-
-    def write(self, iteration: int, frames: int, scalars: Mapping[str, float]) -> None:
-        """Writes {tag: number} at x = frames; leaves out NaN, which means not measured."""
-        path = self._directory / self._name(iteration)
-        now = time.time()
-        events = [event_pb2.Event(wall_time=now, file_version='brain.Event:2')]
-        for tag, number in scalars.items():
-            if not math.isnan(number):
-                value = summary_pb2.Summary.Value(tag=tag, simple_value=number)
-                events.append(
-                    event_pb2.Event(
-                        wall_time=now, step=frames, summary=summary_pb2.Summary(value=[value])
-                    )
-                )
-        # TensorFlow's own writer accepts only UTF-8 paths.
-        with disk.open_nofollow(path, 'wb') as file:
-            writer = RecordWriter(file)
-            for event in events:
-                writer.write(event.SerializeToString())
-
-    @staticmethod
-    def _name(iteration):
-        return f'events.out.tfevents.{iteration:010d}.ob2i_tf'
-
-
 class RunLogs:
     """All CSV tables of a run and its TensorBoard files.
 
@@ -203,7 +165,13 @@ class RunLogs:
             name: CsvLog(folder.table(name), columns, seen and seen[name])
             for name, columns in COLUMNS.items()
         }
-        self._tensorboard = TensorBoard(folder.tensorboard, iteration)
+        self._tensorboard = tensorboard.TensorBoard(folder.tensorboard, iteration)
+        self._recent, self._recent_until = Means(), time.monotonic() + _RECENT_SECONDS
+        self._learned: dict[str, list[float]] = collections.defaultdict(list)  # This iteration.
+
+    def write_configuration(self, resolved: str, bound: str) -> None:
+        """See `TensorBoard.write_configuration`."""
+        self._tensorboard.write_configuration(resolved, bound)
 
     def fingerprints(self) -> dict[str, dict]:
         """{table: its fingerprint}, which a checkpoint keeps."""
@@ -212,9 +180,36 @@ class RunLogs:
     def write_game(self, frames: int, game) -> None:
         """Logs a training game, a `loop.Game`, that ended at `frames`."""
         self._tables['episodes'].write(_game_row(frames, game))
+        self._recent.add(game.named())
+
+    def learned(self, report: Mapping[str, float]) -> None:
+        """Notes the report of a learner step for TensorBoard."""
+        self._recent.add(report)
+        for name in _HISTOGRAMS:
+            if name in report:
+                self._learned[name].append(report[name])
+
+    def recent_is_due(self) -> bool:
+        """Whether `write_recent` would write."""
+        return time.monotonic() >= self._recent_until
+
+    def write_recent(self, iteration: int, frames: int, epsilon: float) -> None:
+        """Every few minutes adds a point to TensorBoard: means since the last one."""
+        if not self.recent_is_due():
+            return
+        scalars = {f'recent/{name}': self._recent.mean(name) for name in _RECENT}
+        scalars['recent/epsilon'] = epsilon
+        self._tensorboard.write(iteration, frames, tensorboard.scalars(scalars))
+        self._recent, self._recent_until = Means(), time.monotonic() + _RECENT_SECONDS
 
     def write_iteration(
-        self, iteration: int, parts, means: Means, steps_per_second: float, games: list | None
+        self,
+        iteration: int,
+        parts,
+        means: Means,
+        steps_per_second: float,
+        games: list | None,
+        film: tensorboard.Film,
     ) -> None:
         """Logs an iteration: all its numbers are collected here.
 
@@ -224,6 +219,7 @@ class RunLogs:
           means: Means of the iteration.
           steps_per_second: Agent steps per second of training.
           games: Games of the evaluation, [loop.Game]; None without an evaluation.
+          film: Film of the evaluation.
         """
         environment, agent = parts.environment, parts.agent
         train = {
@@ -260,7 +256,14 @@ class RunLogs:
         if environment.shortest_path:
             for name, length in lengths.items():
                 scalars[f'{name}/relative_length'] = length / environment.shortest_path
-        self._tensorboard.write(iteration, train['frames'], scalars)
+        learned = {f'learner_steps/{name}': self._learned[name] for name in _HISTOGRAMS}
+        values = [
+            *tensorboard.scalars(scalars),
+            *tensorboard.histograms(learned),
+            *film.values('eval/game'),
+        ]
+        self._tensorboard.write(iteration, train['frames'], values)
+        self._learned.clear()
 
     def _write_evaluation(self, iteration, frames, games):
         if not games:

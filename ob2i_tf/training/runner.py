@@ -19,6 +19,7 @@ from ob2i_tf import (
     acting,
     config,
     environments,
+    frames,
     networks,
     posteriors,
     schedules,  # noqa: F401, which gin files name
@@ -31,7 +32,7 @@ from ob2i_tf.errors import ConfigError, UserError
 from ob2i_tf.learner import QLearner
 from ob2i_tf.parameters import AtLeast, Within, checked
 from ob2i_tf.replay import EpisodeReplay
-from ob2i_tf.training import build, disk, estimates, logs, loop, progress, system
+from ob2i_tf.training import build, disk, estimates, logs, loop, progress, system, tensorboard
 from ob2i_tf.training.failures import disk_errors, memory_errors
 from ob2i_tf.training.run_folder import RunFolder
 from ob2i_tf.training.run_state import RunState
@@ -122,7 +123,7 @@ class Runner:
             )
         self.folder = RunFolder(base_dir)
         self._profile = logs.Profile(profile, self.folder.tensorboard)
-        self.folder.check_config(config.resolved_config(), config.resolved_config(defaults=False))
+        self.folder.check_config(*_resolved())
         self.folder.check_unlinked()
         self.folder.check_replay()
         system.report(require_gpu)
@@ -172,7 +173,8 @@ class Runner:
         with disk_errors(folder):
             disk.make_folder(folder.path)
             self._lock = disk.Lock(folder.path)
-            folder.check_config(config.resolved_config(), config.resolved_config(defaults=False))
+            resolved, bound = _resolved()
+            folder.check_config(resolved, bound)
             self._state = RunState(folder, self.parts, self._training_steps, self._checkpoints_kept)
         resumed = self._state.restore()
         started = math.ceil(self.parts.agent.agent_steps / self._training_steps)
@@ -184,7 +186,8 @@ class Runner:
         with disk_errors(folder):
             self._logs = logs.RunLogs(folder, self._state.iteration, self._state.tables)
             # Only now: a configuration that some part rejects must not become the folder's.
-            disk.replace_text(folder.config, config.resolved_config())
+            disk.replace_text(folder.config, resolved)
+            self._logs.write_configuration(resolved, bound)
             folder.write_environment([d.name for d in tf.config.list_physical_devices()])
             disk.sync(folder.path)  # Before the first checkpoint, which needs these files.
         verb = 'Resuming' if resumed else 'Starting'
@@ -207,7 +210,9 @@ class Runner:
         ):
             while self._state.iteration < self._num_iterations:
                 self._train()
-                self._log_iteration(self._evaluate() if self._evaluation_steps else None)
+                film = tensorboard.Film()
+                games = self._evaluate(film) if self._evaluation_steps else None
+                self._log_iteration(games, film)
                 self._state.next_iteration()
                 self._save()
         logging.info('%s', progress.last_lines(self.folder))
@@ -228,7 +233,7 @@ class Runner:
             for step, games in steps:
                 state.actions.append(step.actions)
                 agent.observe(step)
-                self._log_games(games)
+                self._log_step(games)
                 self._progress.update(self.parts.frames, agent.epsilon)
                 self._profile.update(agent.agent_steps)
                 if agent.agent_steps == last_step:
@@ -244,6 +249,7 @@ class Runner:
         for report in self.parts.agent.learn():
             self._state.means.add(report)
             self._progress.learned(report)
+            self._logs.learned(report)
 
     def _reset_and_fast_forward(self, env, tracker):
         """Replays the actions that a checkpoint holds; returns the observations after them."""
@@ -261,7 +267,7 @@ class Runner:
             self._exit_if_asked()  # Without saving: the checkpoint has all of this.
         return observations
 
-    def _evaluate(self):
+    def _evaluate(self, film):
         """Plays `evaluation_steps` agent steps; returns the games that ended within them.
 
         Nothing in training depends on the evaluation.
@@ -282,8 +288,10 @@ class Runner:
             )
             total = math.ceil(self._evaluation_steps / count)
             steps = progress.bar_of(itertools.islice(steps, total), total, 'evaluating')
-            for _, finished in steps:
+            for step, finished in steps:
                 games += finished
+                newest = frames.newest(step.acted_on, self.parts.environment.history)
+                film.add(newest, step.info['game_over'])
                 self._save_if_asked()
         return games
 
@@ -293,21 +301,24 @@ class Runner:
             CheckedVectorEnv(self._make_environment(num_envs=count, seed=seed))
         )
 
-    def _log_games(self, games):
-        if not games:
+    def _log_step(self, games):
+        if not games and not self._logs.recent_is_due():
             return
         self._progress.played(games)
         with disk_errors(self.folder):
             for game in games:
                 self._state.means.add(game.named())
                 self._logs.write_game(self.parts.frames, game)
+            self._logs.write_recent(
+                self._state.iteration, self.parts.frames, self.parts.agent.epsilon
+            )
             self._state.files.flush()  # So that a save after SIGTERM has little to write.
 
-    def _log_iteration(self, games):
+    def _log_iteration(self, games, film):
         state = self._state
         with disk_errors(self.folder):
             self._logs.write_iteration(
-                state.iteration, self.parts, state.means, self._steps_per_second, games
+                state.iteration, self.parts, state.means, self._steps_per_second, games, film
             )
         logging.info('%s', state.position(self._num_iterations))
 
@@ -335,3 +346,8 @@ class Runner:
                 self._state.position(self._num_iterations),
             )
             sys.exit(128 + signal)
+
+
+def _resolved():
+    """The configuration with and without defaults."""
+    return config.resolved_config(), config.resolved_config(defaults=False)
