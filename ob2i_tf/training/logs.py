@@ -14,7 +14,7 @@ import io
 import math
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +151,7 @@ class RunLogs:
       folder: Run folder.
       iteration: First iteration that will be logged.
       seen: Result of `fingerprints` at the checkpoint to resume from; None starts new tables.
+      also: Called with ({tag: number}, frames) for each point in TensorBoard.
 
     Raises:
       CheckpointError: Several iterations are logged but there is no checkpoint, or a table no
@@ -158,7 +159,14 @@ class RunLogs:
       UserError: train.csv cannot be read.
     """
 
-    def __init__(self, folder: RunFolder, iteration: int = 0, seen: dict[str, dict] | None = None):
+    def __init__(
+        self,
+        folder: RunFolder,
+        iteration: int = 0,
+        seen: dict[str, dict] | None = None,
+        also: Callable[[dict[str, float], int], None] = lambda numbers, frames: None,
+    ):
+        self._also = also
         if seen is None:
             self._check_new(folder)
         self._tables = {
@@ -199,7 +207,7 @@ class RunLogs:
             return
         scalars = {f'recent/{name}': self._recent.mean(name) for name in _RECENT}
         scalars['recent/epsilon'] = epsilon
-        self._tensorboard.write(iteration, frames, tensorboard.scalars(scalars))
+        self._write_points(iteration, frames, scalars)
         self._recent, self._recent_until = Means(), time.monotonic() + _RECENT_SECONDS
 
     def write_iteration(
@@ -209,7 +217,7 @@ class RunLogs:
         means: Means,
         steps_per_second: float,
         games: list | None,
-        film: tensorboard.Film,
+        film: tensorboard.Film | None,
     ) -> None:
         """Logs an iteration: all its numbers are collected here.
 
@@ -219,7 +227,7 @@ class RunLogs:
           means: Means of the iteration.
           steps_per_second: Agent steps per second of training.
           games: Games of the evaluation, [loop.Game]; None without an evaluation.
-          film: Film of the evaluation.
+          film: Film of the evaluation; None without one.
         """
         environment, agent = parts.environment, parts.agent
         train = {
@@ -257,13 +265,14 @@ class RunLogs:
             for name, length in lengths.items():
                 scalars[f'{name}/relative_length'] = length / environment.shortest_path
         learned = {f'learner_steps/{name}': self._learned[name] for name in _HISTOGRAMS}
-        values = [
-            *tensorboard.scalars(scalars),
-            *tensorboard.histograms(learned),
-            *film.values('eval/game'),
-        ]
-        self._tensorboard.write(iteration, train['frames'], values)
+        pictures = [*tensorboard.histograms(learned), *(film.values('eval/game') if film else ())]
+        self._write_points(iteration, train['frames'], scalars, pictures)
         self._learned.clear()
+
+    def _write_points(self, iteration, frames, scalars, others=()):
+        values = [*tensorboard.scalars(scalars), *others]
+        self._tensorboard.write(iteration, frames, values)
+        self._also(scalars, frames)
 
     def _write_evaluation(self, iteration, frames, games):
         if not games:

@@ -2,9 +2,7 @@
 
 import contextlib
 import functools
-import itertools
 import math
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,7 +17,6 @@ from ob2i_tf import (
     acting,
     config,
     environments,
-    frames,
     networks,
     posteriors,
     schedules,  # noqa: F401, which gin files name
@@ -28,12 +25,22 @@ from ob2i_tf import (
 )
 from ob2i_tf.agent import Agent
 from ob2i_tf.environments.checked_env import CheckedVectorEnv
-from ob2i_tf.errors import ConfigError, UserError
+from ob2i_tf.errors import ConfigError
 from ob2i_tf.learner import QLearner
 from ob2i_tf.parameters import AtLeast, Within, checked
 from ob2i_tf.replay import EpisodeReplay
-from ob2i_tf.training import build, disk, estimates, logs, loop, progress, system, tensorboard
+from ob2i_tf.training import (
+    build,
+    disk,
+    estimates,
+    evaluation,
+    logs,
+    loop,
+    progress,
+    system,
+)
 from ob2i_tf.training.failures import disk_errors, memory_errors
+from ob2i_tf.training.observers import Observers
 from ob2i_tf.training.run_folder import RunFolder
 from ob2i_tf.training.run_state import RunState
 from ob2i_tf.training.signals import StopRequest
@@ -78,6 +85,7 @@ class Runner:
       tf32: Whether a GPU may round the inputs of float32 products to TensorFloat-32.
       profile: First and last agent step of a recording by TensorFlow's profiler; None: never.
       method: Name of the method in reports; gin files bind it.
+      observers: Factories of your own loggers, see observers.py.
       dry_run: Whether only to check everything and build the parts: nothing is written, and the run
         cannot be started.
 
@@ -113,6 +121,7 @@ class Runner:
         tf32: bool = False,
         profile: tuple[int, int] | None = None,
         method: str = '',
+        observers: Sequence[Callable] = (),
         dry_run: bool = False,
     ):
         del method  # Only reports read it, from config.gin.
@@ -122,6 +131,7 @@ class Runner:
                 f'Runner.num_envs = {num_envs}'
             )
         self.folder = RunFolder(base_dir)
+        self._observers = Observers(observers)
         self._profile = logs.Profile(profile, self.folder.tensorboard)
         self.folder.check_config(*_resolved())
         self.folder.check_unlinked()
@@ -148,18 +158,14 @@ class Runner:
         build.warn_of_long_games(
             self.parts, training_steps // num_envs, evaluation_steps // evaluation_envs
         )
-        self._seed = seed
-        self._num_iterations = num_iterations
-        self._training_steps = training_steps
-        self._evaluation_steps = evaluation_steps
-        self._num_envs = num_envs
-        self._evaluation_envs = evaluation_envs
+        self._seed, self._num_iterations = seed, num_iterations
+        self._training_steps, self._evaluation_steps = training_steps, evaluation_steps
+        self._num_envs, self._evaluation_envs = num_envs, evaluation_envs
         self._evaluation_epsilon = evaluation_epsilon
         self._make_environment = environment
-        self._checkpoint_steps = checkpoint_steps
+        self._checkpoint_steps, self._checkpoints_kept = checkpoint_steps, checkpoints_kept
         self._stop = StopRequest()
         self._steps_per_second = math.nan  # Of this iteration, measured in this process.
-        self._checkpoints_kept = checkpoints_kept
         if not dry_run:
             self._open()
 
@@ -177,14 +183,12 @@ class Runner:
             folder.check_config(resolved, bound)
             self._state = RunState(folder, self.parts, self._training_steps, self._checkpoints_kept)
         resumed = self._state.restore()
-        started = math.ceil(self.parts.agent.agent_steps / self._training_steps)
-        if started > self._num_iterations:
-            raise UserError(
-                f'{folder} has started {started} iterations, more than '
-                f'Runner.num_iterations = {self._num_iterations}'
-            )
+        self._state.check_started(self._num_iterations)
+        self._observers.start(folder.path, resolved, self.parts.frames)
         with disk_errors(folder):
-            self._logs = logs.RunLogs(folder, self._state.iteration, self._state.tables)
+            self._logs = logs.RunLogs(
+                folder, self._state.iteration, self._state.tables, self._observers.log
+            )
             # Only now: a configuration that some part rejects must not become the folder's.
             disk.replace_text(folder.config, resolved)
             self._logs.write_configuration(resolved, bound)
@@ -205,16 +209,16 @@ class Runner:
         with (
             contextlib.closing(self._profile),
             memory_errors(self.folder, self.parts.replay),
+            self._observers,
             self._stop,
             progress.bar_of_run(self.parts, self._total_steps) as self._progress,
         ):
             while self._state.iteration < self._num_iterations:
                 self._train()
-                film = tensorboard.Film()
-                games = self._evaluate(film) if self._evaluation_steps else None
-                self._log_iteration(games, film)
+                self._log_iteration(*self._evaluate())
                 self._state.next_iteration()
                 self._save()
+            self._observers.complete = True
         logging.info('%s', progress.last_lines(self.folder))
 
     def _train(self):
@@ -258,42 +262,27 @@ class Runner:
         agent.begin(observations, agent.heads if played else None)
         if played:
             logging.info('Playing %s agent steps again', f'{len(played) * self._num_envs:,}')
-        actions = iter(played)
-        steps = loop.play(env, observations, lambda _: next(actions), tracker)
-        steps = itertools.islice(steps, len(played))
-        for step, _ in progress.bar_of(steps, len(played), 'playing again'):
+        steps = loop.play_again(env, observations, played, tracker)
+        for step in progress.bar_of(steps, len(played), 'playing again'):
             agent.record(step)
             observations = step.observations
             self._exit_if_asked()  # Without saving: the checkpoint has all of this.
         return observations
 
-    def _evaluate(self, film):
-        """Plays `evaluation_steps` agent steps; returns the games that ended within them.
+    def _evaluate(self):
+        """Games and film of an evaluation, see `evaluation.play`; None and None without.
 
         Nothing in training depends on the evaluation.
         """
-        count, games = self._evaluation_envs, []
+        if not self._evaluation_steps:
+            return None, None
+        count = self._evaluation_envs
         rng = np.random.default_rng(seeds.stream(self._seed, 'evaluation', self._state.iteration))
         with self._environments('evaluation_environment', count) as env:
-            self._save_if_asked()
-            observations, _ = env.reset()
-            self._save_if_asked()
-            steps = loop.play_policy(
-                env,
-                observations,
-                self.parts.evaluation_policy,
-                self.parts.posterior,
-                self._evaluation_epsilon,
-                rng,
+            steps = math.ceil(self._evaluation_steps / count)
+            return evaluation.play(
+                env, self.parts, self._evaluation_epsilon, rng, steps, self._save_if_asked
             )
-            total = math.ceil(self._evaluation_steps / count)
-            steps = progress.bar_of(itertools.islice(steps, total), total, 'evaluating')
-            for step, finished in steps:
-                games += finished
-                newest = frames.newest(step.acted_on, self.parts.environment.history)
-                film.add(newest, step.info['game_over'])
-                self._save_if_asked()
-        return games
 
     def _environments(self, name, count):
         seed = seeds.integer(seeds.stream(self._seed, name, self._state.iteration))
@@ -338,14 +327,7 @@ class Runner:
             self._save()
 
     def _exit_if_asked(self):
-        signal = self._stop.signal
-        if signal:
-            logging.warning(
-                'Stopped by %s, saved at %s; run the same command to resume.',
-                signal.name,
-                self._state.position(self._num_iterations),
-            )
-            sys.exit(128 + signal)
+        self._stop.exit_if_asked(lambda: self._state.position(self._num_iterations))
 
 
 def _resolved():
