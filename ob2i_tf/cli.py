@@ -31,6 +31,19 @@ def count(text: str, least: int = 1) -> int:
     return int(text)
 
 
+def duration(seconds: float) -> str:
+    """'45 s', '12 min', '3 h 20 min' or '4 days 3 h'."""
+    minutes = round(seconds / 60)
+    if minutes < 2:
+        return f'{seconds:.0f} s'
+    if minutes < 60:
+        return f'{minutes} min'
+    hours = round(seconds / 3600)
+    if hours < 48:
+        return f'{minutes // 60} h {minutes % 60} min'
+    return f'{hours // 24} days {hours % 24} h'
+
+
 @contextlib.contextmanager
 def extra(name: str) -> Iterator[None]:
     """Context of imports that ends the program with one line if a package of an extra is missing.

@@ -1,5 +1,6 @@
 """What a run needs: memory, disk and time."""
 
+from ob2i_tf.cli import duration
 from ob2i_tf.training import build, system
 from ob2i_tf.training.run_folder import RunFolder
 
@@ -48,16 +49,3 @@ def measured(rows: list[dict[str, str]]) -> tuple[int, float]:
         return int(last['agent_steps']), learned * float(last['agent_steps_per_second'])
     except (IndexError, KeyError, ValueError, TypeError):  # No row yet, or a damaged one.
         return 0, 0.0
-
-
-def duration(seconds: float) -> str:
-    """'45 s', '12 min', '3 h 20 min' or '4 days 3 h'."""
-    minutes = round(seconds / 60)
-    if minutes < 2:
-        return f'{seconds:.0f} s'
-    if minutes < 60:
-        return f'{minutes} min'
-    hours = round(seconds / 3600)
-    if hours < 48:
-        return f'{minutes // 60} h {minutes % 60} min'
-    return f'{hours // 24} days {hours % 24} h'

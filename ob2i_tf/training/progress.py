@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 import tqdm
 from absl import logging
 
+from ob2i_tf.cli import duration
 from ob2i_tf.training import build, system
-from ob2i_tf.training.estimates import duration
 from ob2i_tf.training.run_folder import RunFolder
 
 _UNCOUNTED = 20  # Learner steps that the speed ignores, since TensorFlow traces in the first ones.

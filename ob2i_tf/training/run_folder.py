@@ -64,6 +64,7 @@ COLUMNS = {
     ),
 }
 _CONFIG = 'config.gin'
+_TAIL_BYTES = 4096
 _PACKAGES = ('tensorflow', 'tf-keras', 'tf-agents', 'numpy', 'gymnasium', 'ale-py')
 
 
@@ -208,6 +209,32 @@ class RunFolder:
             return []
         except (OSError, csv.Error) as error:
             raise UserError(f'{path} cannot be read: {error}') from error
+
+    def last_rows(self, table: str) -> list[dict[str, str]]:
+        """The last rows of a table, from its last few kB; [] if there are none."""
+        columns = COLUMNS[table]
+        try:
+            with disk.open_regular(self.table(table), 'rb') as file:
+                start = max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES)
+                file.seek(start)
+                text = file.read().decode(errors='replace')
+        except OSError:
+            return []
+        lines = text[: text.rfind('\n') + 1].splitlines()[1:]  # The first is a header, or cut.
+        rows = [dict(zip(columns, line.split(','))) for line in lines]
+        return [row for row in rows if len(row) == len(columns)]
+
+    def progress(self) -> float:
+        """Share of the run that is done, 0 to 1, as far as its finished games tell."""
+        frames = [row['frames'] for name in ('episodes', 'train') for row in self.last_rows(name)]
+        sizes = [
+            self.setting(f'Runner.{name}') or '' for name in ('num_iterations', 'training_steps')
+        ]
+        per_step = self.setting('make_atari.frame_skip') or '1'
+        if not all(map(str.isdecimal, [*frames, *sizes, per_step])):  # Or damaged.
+            return 0.0
+        total = int(sizes[0]) * int(sizes[1]) * int(per_step)
+        return min(1.0, max(map(int, frames), default=0) / total) if total else 0.0
 
     def newest_checkpoint(self) -> Path | None:
         """Path of the newest checkpoint, intact or not; None if no checkpoint can be listed."""

@@ -4,8 +4,8 @@ import shutil
 
 import pytest
 
-from ob2i_tf import config
-from ob2i_tf.training import estimates, main
+from ob2i_tf import cli, config
+from ob2i_tf.training import main
 from tests.training.test_compatibility import STORED
 
 pytestmark = pytest.mark.usefixtures('clean_gin')
@@ -41,7 +41,7 @@ def test_a_dry_run_of_a_run_in_progress_knows_its_speed(tmp_path, capsys):
     assert main.main([*command, '--dry_run']) == 0
     rate = float((base_dir / 'train.csv').read_text().splitlines()[1].rpartition(',')[2])
     assert (
-        f'{estimates.duration(6000 / rate)} for 6,000 agent steps at {rate:,.1f} per second'
+        f'{cli.duration(6000 / rate)} for 6,000 agent steps at {rate:,.1f} per second'
     ) in capsys.readouterr().out
     assert {path: path.stat().st_mtime_ns for path in base_dir.rglob('*')} == before
 
@@ -76,5 +76,5 @@ def test_a_flag_and_an_equal_binding_agree(tmp_path, capsys):
 
 
 def test_durations():
-    shown = [estimates.duration(seconds) for seconds in (45, 119, 600, 12_000, 300_000)]
+    shown = [cli.duration(seconds) for seconds in (45, 119, 600, 12_000, 300_000)]
     assert shown == ['45 s', '2 min', '10 min', '3 h 20 min', '3 days 11 h']
