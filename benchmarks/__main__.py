@@ -16,9 +16,11 @@ import functools
 import itertools
 import tempfile
 
+from ob2i_tf import cli
 from ob2i_tf.training import system
 
 system.keep_freed_memory()
+cli.import_tensorflow()
 
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
@@ -27,7 +29,6 @@ from benchmarks.timing import Machine, flops_per_state, median_ms, parameter_byt
 from ob2i_tf import (  # noqa: E402
     acting,
     bonuses,
-    cli,
     config,
     environments,
     posteriors,

@@ -17,10 +17,13 @@ from pathlib import Path
 
 import numpy as np
 
-import ob2i_tf  # noqa: F401  # isort: skip  # Selects Keras 2, so it precedes TensorFlow.
-import tensorflow as tf
+from ob2i_tf import cli
 
-from ob2i_tf import (
+cli.import_tensorflow()
+
+import tensorflow as tf  # noqa: E402
+
+from ob2i_tf import (  # noqa: E402
     acting,
     bonuses,
     networks,
@@ -31,7 +34,7 @@ from ob2i_tf import (
     types,
     updates,
 )
-from ob2i_tf.learner import QLearner
+from ob2i_tf.learner import QLearner  # noqa: E402
 
 STACK = (84, 84, 4)
 ALPHA = 0.5e-4  # Paper, section 5.2.

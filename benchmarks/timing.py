@@ -9,10 +9,13 @@ import time
 import numpy as np
 import psutil
 
-import ob2i_tf  # noqa: F401  # isort: skip  # Selects Keras 2, so it precedes TensorFlow.
-import tensorflow as tf
+from ob2i_tf import cli
 
-from ob2i_tf import types
+cli.import_tensorflow()
+
+import tensorflow as tf  # noqa: E402
+
+from ob2i_tf import types  # noqa: E402
 
 
 def median_ms(call, seconds, least=3):

@@ -126,6 +126,7 @@ def _ignored(binding, layers, text):
 
 def campaign(count, seed):
     """(counts of outcomes, failed cases); deterministic given the seed."""
+    cli.import_tensorflow()
     from ob2i_tf.training import runner  # noqa: F401, which registers all parts
 
     rng, texts = random.Random(seed), _gin_files()

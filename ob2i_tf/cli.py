@@ -7,6 +7,7 @@ import io
 import os
 import signal
 import sys
+import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Iterator
@@ -28,6 +29,19 @@ def count(text: str, least: int = 1) -> int:
     if not text.isdecimal() or int(text) < least:
         raise argparse.ArgumentTypeError(f'must be an integer >= {least}, got {text!r}')
     return int(text)
+
+
+def duration(seconds: float) -> str:
+    """'45 s', '12 min', '3 h 20 min' or '4 days 3 h'."""
+    minutes = round(seconds / 60)
+    if minutes < 2:
+        return f'{seconds:.0f} s'
+    if minutes < 60:
+        return f'{minutes} min'
+    hours = round(seconds / 3600)
+    if hours < 48:
+        return f'{minutes // 60} h {minutes % 60} min'
+    return f'{hours // 24} days {hours % 24} h'
 
 
 @contextlib.contextmanager
@@ -76,6 +90,29 @@ def command(
         return wrapped
 
     return decorate
+
+
+def import_tensorflow() -> None:
+    """Imports TensorFlow without its start-up messages, which no setting turns off.
+
+    TensorFlow's warnings show from then on. If the import fails, its messages do too.
+    """
+    os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '1')
+    sys.stderr.flush()
+    stderr = os.dup(2)
+    with tempfile.TemporaryFile() as notes:
+        os.dup2(notes.fileno(), 2)
+        try:
+            import tensorflow as tf
+
+            tf.config.list_physical_devices('GPU')  # Without a GPU the first call prints an error.
+        except BaseException:
+            notes.seek(0)
+            os.write(stderr, notes.read())
+            raise
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
 
 
 def print_error(error: Exception | str) -> None:

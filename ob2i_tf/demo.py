@@ -20,7 +20,6 @@ import numpy as np
 from tqdm import tqdm
 
 from ob2i_tf import cli, sweep
-from ob2i_tf.training import main as program
 from ob2i_tf.training.run_folder import RunFolder
 
 with cli.extra('demo'):
@@ -108,12 +107,10 @@ def treasures(folder: RunFolder) -> list[bool]:
 
 def paths(folder: RunFolder) -> list[str]:
     """The path of each episode through the sea: its column at each depth, as a base-36 digit."""
-    with program.stderr_held_back():
-        from ob2i_tf.replay import EpisodeReplay
-        from ob2i_tf.training import checkpoints, system
-        from ob2i_tf.training.episode_files import EpisodeFiles
-
-        system.list_gpus()  # Without a GPU the first call prints an error.
+    cli.import_tensorflow()
+    from ob2i_tf.replay import EpisodeReplay
+    from ob2i_tf.training import checkpoints
+    from ob2i_tf.training.episode_files import EpisodeFiles
 
     replay = EpisodeReplay((SIZE, SIZE), 10**5, history=1)  # As in gin/base/deep_sea.gin.
     files = EpisodeFiles(folder.replay, replay)

@@ -115,7 +115,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     if os.path.isdir(arguments.out):
         parser.error(f'--out={arguments.out} is a folder')
-    os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
     program.start_tensorflow()
     from ob2i_tf import acting
 

@@ -20,6 +20,7 @@ configuration is wrong.
 
 import collections
 import concurrent.futures
+import contextlib
 import ctypes
 import dataclasses
 import functools
@@ -29,6 +30,7 @@ import re
 import shlex
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import threading
@@ -42,9 +44,9 @@ from ob2i_tf import cli, config
 from ob2i_tf.environments import games
 from ob2i_tf.errors import ConfigError, UserError
 from ob2i_tf.training import disk
-from ob2i_tf.training import main as program
 from ob2i_tf.training.run_folder import RunFolder
 
+_GAMES = 20  # Whose mean score is shown.
 _LAST_LINES = 5  # Lines of the log that are reported when a trial fails.
 _SAVING_SECONDS = 600  # Time limit for a process to save and end.
 _PR_SET_PDEATHSIG = 1
@@ -83,6 +85,13 @@ class Trial:
             self.folder.config.exists()
             and self.num_iterations <= logged == self.folder.num_iterations()
         )
+
+    def share(self) -> float:
+        """Share of the trial that is done, 0 to 1."""
+        configured = self.folder.setting('Runner.num_iterations') or ''
+        if not configured.isdecimal() or not self.num_iterations:
+            return 0.0
+        return min(1.0, self.folder.progress() * int(configured) / self.num_iterations)
 
     @property
     def log(self) -> Path:
@@ -177,8 +186,9 @@ def _check(gin_file, bindings, fixed, base_dir):
 
     Bindings of the user must not override `fixed`, the bindings of the sweep.
     """
-    with program.stderr_held_back():
-        from ob2i_tf.training import runner  # noqa: F401  Registers all configurables.
+    cli.import_tensorflow()
+    from ob2i_tf.training import runner  # noqa: F401  Registers all configurables.
+
     try:
         config.load([gin_file], bindings)
     except ConfigError as error:
@@ -440,41 +450,59 @@ class Progress:
     Args:
       all_trials: Trials of the sweep.
       base_dir: Folder of the sweep.
+      clock: Seconds.
     """
 
-    def __init__(self, all_trials: Sequence[Trial], base_dir: str | Path):
+    def __init__(
+        self,
+        all_trials: Sequence[Trial],
+        base_dir: str | Path,
+        clock: Callable[[], float] = time.monotonic,
+    ):
         self.complete = sum(trial.complete() for trial in all_trials)
-        self._number, self._base_dir = len(all_trials), base_dir
+        self._shares = {trial: trial.share() for trial in all_trials}
+        self._share_at_start = sum(self._shares.values())
+        self._base_dir, self._clock = base_dir, clock
         self._lines, self._next = 0, 0.0
-        self._started = time.monotonic()
+        self._started = clock()
 
     def report(self, trial: Trial, status: int | str, lines: list[str]) -> None:
         self._clear()
         complete = trial.complete()
         self.complete += complete
+        self._shares[trial] = trial.share()
         outcome = 'complete' if complete else f'FAILED ({status})'
-        print(f'[{self.complete}/{self._number}] {trial.base_dir}: {outcome}')
+        print(f'[{self.complete}/{len(self._shares)}] {trial.base_dir}: {outcome}')
         print(*(f'    {line}\n' for line in lines), sep='', end='', flush=True)
 
     def show(self, running: list[Trial]) -> None:
-        if time.monotonic() < self._next:
+        if self._clock() < self._next:
             return
         terminal = sys.stdout.isatty()
-        self._next = time.monotonic() + (5 if terminal else 60)
-        hours = (time.monotonic() - self._started) / 3600
-        lines = [
-            f'{self.complete} of {self._number} complete, {len(running)} running, {hours:.1f} h'
-        ]
-        for trial in running:
-            name = os.path.relpath(trial.base_dir, self._base_dir)
-            rows = trial.folder.rows('train')
-            done = f'{len(rows)}/{trial.num_iterations}'
-            lines.append(f'  {name:<50} {done:>10}  {_last_score(rows)}')
+        self._next = self._clock() + (5 if terminal else 60)
+        lines = self.table(running)
         if terminal:  # `_clear` assumes that no line wraps.
             lines = [line[: shutil.get_terminal_size().columns - 1] for line in lines]
         self._clear()
         print('\n'.join(lines), flush=True)
         self._lines = len(lines) if terminal else 0
+
+    def table(self, running: list[Trial]) -> list[str]:
+        """The progress of the sweep, and a line per running trial."""
+        self._shares.update((trial, trial.share()) for trial in running)
+        seconds, done = self._clock() - self._started, sum(self._shares.values())
+        line = (
+            f'{self.complete} of {len(self._shares)} complete, {len(running)} running, '
+            f'{seconds / 3600:.1f} h'
+        )
+        if done > self._share_at_start:
+            left = (len(self._shares) - done) / (done - self._share_at_start) * seconds
+            line += f', about {cli.duration(left)} left'
+        lines = [line]
+        for trial in running:
+            name = os.path.relpath(trial.base_dir, self._base_dir)
+            lines.append(f'  {name:<50} {self._shares[trial]:>6.1%}  {_last_games(trial.folder)}')
+        return lines
 
     def _clear(self):
         """Removes the table from the terminal."""
@@ -483,11 +511,34 @@ class Progress:
             self._lines = 0
 
 
-def _last_score(rows):
+def _last_games(folder):
+    games = folder.last_rows('episodes')[-_GAMES:]
     try:
-        return f'{int(rows[-1]["frames"]):,} frames, score {float(rows[-1]["score_mean"]):.6g}'
-    except (IndexError, KeyError, ValueError, TypeError):  # No row yet, or a damaged one.
+        score = statistics.fmean(float(game['score']) for game in games)
+        return f'{int(games[-1]["frames"]):,} frames, score {score:.6g}'
+    except (IndexError, ValueError):  # No game yet, or a damaged row.
         return ''
+
+
+def scores(all_trials: Sequence[Trial], base_dir: str | Path) -> list[str]:
+    """A table of the last scores: a line per group of trials that differ only in their seed.
+
+    The score is that of the last evaluation or, without evaluations, of the last iteration.
+    """
+    groups: dict[str, list[float]] = collections.defaultdict(list)
+    for trial in all_trials:
+        rows = trial.folder.rows('eval') or trial.folder.rows('train')
+        group = groups[os.path.relpath(trial.base_dir.parent, base_dir)]
+        with contextlib.suppress(KeyError, ValueError, TypeError):  # A damaged row.
+            last = [float(row['score_mean']) for row in rows if row['score_mean'] != 'nan'][-1:]
+            group.extend(last)
+    width = max(map(len, groups), default=0)
+    lines = [f'{"last score":<{width}} {"seeds":>5} {"mean":>10} {"lowest":>10} {"highest":>10}']
+    for name, found in groups.items():
+        numbers = (statistics.fmean(found), min(found), max(found)) if found else ()
+        columns = ''.join(f' {number:>10.6g}' for number in numbers)
+        lines.append(f'{name:<{width}} {len(found):>5}{columns}')
+    return lines
 
 
 def _arguments(argv):
@@ -532,6 +583,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     progress = Progress(all_trials, arguments.base_dir)
     print(f'{len(all_trials)} trials, {progress.complete} complete', flush=True)
     if progress.complete == len(all_trials):
+        print(*scores(all_trials, arguments.base_dir), sep='\n')
         return 0
     capacity, cpus, cores = arguments.processes, arguments.cpus, os.cpu_count() or 1
     executor: LocalExecutor | RayExecutor
@@ -546,6 +598,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: sweep.stop())
     missing = sweep.run(all_trials, progress.report, progress.show)
+    print(*scores(all_trials, arguments.base_dir), sep='\n', flush=True)
     for trial in missing:
         print(f'not complete: {trial.base_dir}', file=sys.stderr)
     return 1 if missing else 0

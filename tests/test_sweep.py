@@ -17,6 +17,7 @@ from campaigns import sweeps
 from ob2i_tf import config, sweep
 from ob2i_tf.errors import ConfigError
 from ob2i_tf.training import disk
+from ob2i_tf.training.run_folder import COLUMNS
 
 TINY = (
     'Runner.num_iterations = 2',
@@ -120,6 +121,65 @@ def run(made, retries=1):
         reports[trial.base_dir.name] = status, lines
 
     return sweep.Sweep(sweep.LocalExecutor(2), retries=retries).run(made, report), reports
+
+
+def _played(trial, frames, scores, saved=0):
+    """Writes what a run has when games ended at `frames` with `scores`."""
+    trial.base_dir.mkdir(parents=True, exist_ok=True)
+    trial.folder.config.write_text(
+        'make_atari.frame_skip = 4\n'
+        f'Runner.num_iterations = {trial.num_iterations}\nRunner.training_steps = 1000\n'
+    )
+    rows = [f'{at},{score},10\n' for at, score in zip(frames, scores)]
+    trial.folder.table('episodes').write_text('frames,score,length\n' + ''.join(rows) + '99')
+    header = ','.join(COLUMNS['train']) + '\n'
+    row = ','.join([str(saved)] * len(COLUMNS['train'])) + '\n'
+    trial.folder.table('train').write_text(header + row * bool(saved))
+
+
+def test_the_display_moves_within_an_iteration_and_says_the_time_left(tmp_path):
+    first, second, waiting = (
+        sweep.Trial('a.gin', (), tmp_path / 'a' / f'seed{seed}', 2) for seed in range(3)
+    )
+    frames = range(4, 2004, 4)
+    assert first.share() == 0  # There is no folder yet.
+    _played(second, [800], [1.0])
+    seconds = iter([0.0, 0.0, 3600.0])
+    progress = sweep.Progress([first, second, waiting], tmp_path, lambda: next(seconds))
+    (line,) = progress.table([])
+    assert line == '0 of 3 complete, 0 running, 0.0 h'
+    _played(first, frames, [0.0] * 480 + [5.0] * 10 + [7.0] * 10)  # Half an iteration of two.
+    line, one, other = progress.table([first, second])
+    # 0.25 of 3 trials in an hour; 0.1 was done before.
+    assert line == '0 of 3 complete, 2 running, 1.0 h, about 10 h 36 min left'
+    assert one.split() == ['a/seed0', '25.0%', '2,000', 'frames,', 'score', '6']
+    assert other.split() == ['a/seed1', '10.0%', '800', 'frames,', 'score', '1']
+
+
+def test_a_run_whose_games_do_not_end_progresses_with_its_iterations(tmp_path):
+    trial = sweep.Trial('a.gin', (), tmp_path / 'seed0', 2)
+    _played(trial, [], [], saved=4000)
+    assert trial.share() == 0.5
+    longer = sweep.Trial('a.gin', (), tmp_path / 'seed0', 4)
+    assert longer.share() == 0.25
+    trial.folder.table('episodes').write_bytes(b'frames,score,length\nx,\xff,\0\n')
+    assert trial.share() == 0  # Damaged.
+
+
+def test_the_table_of_scores_has_a_line_for_seeds_together(tmp_path):
+    made = [
+        sweep.Trial('a.gin', (), tmp_path / name / f'seed{seed}', 2)
+        for name in ('a/Pong', 'b')
+        for seed in range(3)
+    ]
+    for trial, scores in zip(made, (['1.0', '4.0'], ['2.0', 'nan'], ['nan'], ['7.5'])):
+        trial.base_dir.mkdir(parents=True)
+        rows = ''.join(f'{score}\n' for score in scores)
+        trial.folder.table('eval').write_text(f'score_mean\n{rows}')
+    header, *lines = (line.split() for line in sweep.scores(made, tmp_path))
+    assert header == ['last', 'score', 'seeds', 'mean', 'lowest', 'highest']
+    assert lines == [['a/Pong', '2', '3', '2', '4'], ['b', '1', '7.5', '7.5', '7.5']]
+    assert [line.split() for line in sweep.scores(made[4:], tmp_path)][1:] == [['b', '0']]
 
 
 def starts(trial):
@@ -299,7 +359,7 @@ def test_ray_runs_a_trial_and_a_second_time_nothing(tmp_path, capsys):
     assert trial.complete()
     assert '1 trials, 0 complete' in capsys.readouterr().out
     assert sweep.main(command) == 0
-    assert capsys.readouterr().out == '1 trials, 1 complete\n'
+    assert capsys.readouterr().out.startswith('1 trials, 1 complete\nlast score')
 
 
 def test_a_worker_and_a_node_of_ray_that_are_lost_change_no_row(tmp_path):

@@ -3,9 +3,11 @@
 import functools
 import sys
 
+from ob2i_tf import cli
 from ob2i_tf.training import system
 
 system.keep_freed_memory()
+cli.import_tensorflow()
 
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402

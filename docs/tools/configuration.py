@@ -16,15 +16,16 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from ob2i_tf.training import main as program  # noqa: E402
+from ob2i_tf import cli  # noqa: E402
 
-with program.stderr_held_back():
-    import gin
+cli.import_tensorflow()
 
-    from ob2i_tf import config, parameters, released  # noqa: F401, registers parts as well
-    from ob2i_tf.config import reading, resources, values
-    from ob2i_tf.linear import agents  # noqa: F401, which registers LSVI
-    from ob2i_tf.training import runner  # noqa: F401, which registers all other parts
+import gin  # noqa: E402
+
+from ob2i_tf import config, parameters, released  # noqa: E402, F401, registers parts as well
+from ob2i_tf.config import reading, resources, values  # noqa: E402
+from ob2i_tf.linear import agents  # noqa: E402, F401, which registers LSVI
+from ob2i_tf.training import runner  # noqa: E402, F401, which registers all other parts
 
 GIN = Path(resources.folder('gin'))
 SECTIONS = {  # {heading: modules}, along the path of a transition.

@@ -17,8 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ob2i_tf import bonuses, cli, networks, optimizers, types
-from ob2i_tf.learner import QLearner
+from ob2i_tf import cli
+
+cli.import_tensorflow()
+
+from ob2i_tf import bonuses, networks, optimizers, types  # noqa: E402
+from ob2i_tf.learner import QLearner  # noqa: E402
 
 with cli.extra('analysis'):
     import matplotlib.pyplot as plt

@@ -80,7 +80,6 @@ def record(run, seed=0, max_steps=3000, allow_imports=()) -> Recording:
     Raises:
       UserError: The run cannot be restored.
     """
-    os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
     agent = api.load(run, seed, allow_imports)
     from ob2i_tf import acting, bonuses
     from ob2i_tf.training import loop

@@ -1,8 +1,9 @@
-"""Logs of a run: CSV tables, TensorBoard, progress, timers and profiles.
+"""Logs of a run: CSV tables, TensorBoard, timers and profiles.
 
 To log another number per iteration, see `RunLogs.write_iteration`: for TensorBoard alone, add it to
 `scalars`; for train.csv and TensorBoard, to `train` and to `run_folder.COLUMNS['train']`. Numbers
-in the reports of the learner and the update are averaged in `Means`, by name.
+in the reports of the learner and the update are averaged in `Means`, by name. What TensorBoard
+shows beside these rows depends on the time of day and on resumes; nothing else does.
 """
 
 import collections
@@ -12,23 +13,23 @@ import hashlib
 import io
 import math
 import os
-import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psutil
 import tensorflow as tf
-import tqdm
 from absl import logging
-from tensorboard.compat.proto import event_pb2, summary_pb2
-from tensorboard.summary.writer.record_writer import RecordWriter
 
 from ob2i_tf.errors import CheckpointError, ConfigError
-from ob2i_tf.training import checkpoints, disk
+from ob2i_tf.training import checkpoints, disk, tensorboard
 from ob2i_tf.training.run_folder import COLUMNS, RunFolder
+
+_RECENT_SECONDS = 180  # Between points in TensorBoard within an iteration.
+_RECENT = ('score', 'episode_length', 'loss', 'q_mean', 'bonus_mean', 'next_bonus_mean')
+_HISTOGRAMS = ('q_mean', 'bonus_mean', 'next_bonus_mean')  # Of what learner steps report.
 
 
 class Means:
@@ -143,47 +144,6 @@ def _text(value):
     return repr(float(value)) if isinstance(value, float) else value
 
 
-class TensorBoard:
-    """One event file per iteration, so that a resumed run replaces the iterations it repeats.
-
-    TensorBoard shows all files of a folder as one run.
-
-    Args:
-      directory: Folder of the files.
-      first_iteration: Files of this iteration and later ones are deleted.
-    """
-
-    def __init__(self, directory: Path, first_iteration: int):
-        self._directory = Path(directory)
-        self._directory.mkdir(exist_ok=True)
-        for path in self._directory.iterdir():
-            if path.name.startswith('events.') and path.name >= self._name(first_iteration):
-                path.unlink()
-
-    def write(self, iteration: int, frames: int, scalars: Mapping[str, float]) -> None:
-        """Writes {tag: number} at x = frames, except NaN, which means not measured."""
-        path = self._directory / self._name(iteration)
-        now = time.time()
-        events = [event_pb2.Event(wall_time=now, file_version='brain.Event:2')]
-        for tag, number in scalars.items():
-            if not math.isnan(number):
-                value = summary_pb2.Summary.Value(tag=tag, simple_value=number)
-                events.append(
-                    event_pb2.Event(
-                        wall_time=now, step=frames, summary=summary_pb2.Summary(value=[value])
-                    )
-                )
-        # TensorFlow's own writer accepts only UTF-8 paths.
-        with disk.open_nofollow(path, 'wb') as file:
-            writer = RecordWriter(file)
-            for event in events:
-                writer.write(event.SerializeToString())
-
-    @staticmethod
-    def _name(iteration):
-        return f'events.out.tfevents.{iteration:010d}.ob2i_tf'
-
-
 class RunLogs:
     """All CSV tables of a run and its TensorBoard files.
 
@@ -191,6 +151,7 @@ class RunLogs:
       folder: Run folder.
       iteration: First iteration that will be logged.
       seen: Result of `fingerprints` at the checkpoint to resume from; None starts new tables.
+      also: Called with ({tag: number}, frames) for each point in TensorBoard.
 
     Raises:
       CheckpointError: Several iterations are logged but there is no checkpoint, or a table no
@@ -198,14 +159,27 @@ class RunLogs:
       UserError: train.csv cannot be read.
     """
 
-    def __init__(self, folder: RunFolder, iteration: int = 0, seen: dict[str, dict] | None = None):
+    def __init__(
+        self,
+        folder: RunFolder,
+        iteration: int = 0,
+        seen: dict[str, dict] | None = None,
+        also: Callable[[dict[str, float], int], None] = lambda numbers, frames: None,
+    ):
+        self._also = also
         if seen is None:
             self._check_new(folder)
         self._tables = {
             name: CsvLog(folder.table(name), columns, seen and seen[name])
             for name, columns in COLUMNS.items()
         }
-        self._tensorboard = TensorBoard(folder.tensorboard, iteration)
+        self._tensorboard = tensorboard.TensorBoard(folder.tensorboard, iteration)
+        self._recent, self._recent_until = Means(), time.monotonic() + _RECENT_SECONDS
+        self._learned: dict[str, list[float]] = collections.defaultdict(list)  # This iteration.
+
+    def write_configuration(self, resolved: str, bound: str) -> None:
+        """See `TensorBoard.write_configuration`."""
+        self._tensorboard.write_configuration(resolved, bound)
 
     def fingerprints(self) -> dict[str, dict]:
         """{table: its fingerprint}, which a checkpoint keeps."""
@@ -214,9 +188,36 @@ class RunLogs:
     def write_game(self, frames: int, game) -> None:
         """Logs a training game, a `loop.Game`, that ended at `frames`."""
         self._tables['episodes'].write(_game_row(frames, game))
+        self._recent.add(game.named())
+
+    def learned(self, report: Mapping[str, float]) -> None:
+        """Notes the report of a learner step for TensorBoard."""
+        self._recent.add(report)
+        for name in _HISTOGRAMS:
+            if name in report:
+                self._learned[name].append(report[name])
+
+    def recent_is_due(self) -> bool:
+        """Whether `write_recent` would write."""
+        return time.monotonic() >= self._recent_until
+
+    def write_recent(self, iteration: int, frames: int, epsilon: float) -> None:
+        """Every few minutes adds a point to TensorBoard: means since the last one."""
+        if not self.recent_is_due():
+            return
+        scalars = {f'recent/{name}': self._recent.mean(name) for name in _RECENT}
+        scalars['recent/epsilon'] = epsilon
+        self._write_points(iteration, frames, scalars)
+        self._recent, self._recent_until = Means(), time.monotonic() + _RECENT_SECONDS
 
     def write_iteration(
-        self, iteration: int, parts, means: Means, steps_per_second: float, games: list | None
+        self,
+        iteration: int,
+        parts,
+        means: Means,
+        steps_per_second: float,
+        games: list | None,
+        film: tensorboard.Film | None,
     ) -> None:
         """Logs an iteration: all its numbers are collected here.
 
@@ -226,6 +227,7 @@ class RunLogs:
           means: Means of the iteration.
           steps_per_second: Agent steps per second of training.
           games: Games of the evaluation, [loop.Game]; None without an evaluation.
+          film: Film of the evaluation; None without one.
         """
         environment, agent = parts.environment, parts.agent
         train = {
@@ -262,7 +264,15 @@ class RunLogs:
         if environment.shortest_path:
             for name, length in lengths.items():
                 scalars[f'{name}/relative_length'] = length / environment.shortest_path
-        self._tensorboard.write(iteration, train['frames'], scalars)
+        learned = {f'learner_steps/{name}': self._learned[name] for name in _HISTOGRAMS}
+        pictures = [*tensorboard.histograms(learned), *(film.values('eval/game') if film else ())]
+        self._write_points(iteration, train['frames'], scalars, pictures)
+        self._learned.clear()
+
+    def _write_points(self, iteration, frames, scalars, others=()):
+        values = [*tensorboard.scalars(scalars), *others]
+        self._tensorboard.write(iteration, frames, values)
+        self._also(scalars, frames)
 
     def _write_evaluation(self, iteration, frames, games):
         if not games:
@@ -300,53 +310,6 @@ class RunLogs:
 
 def _game_row(frames, game):
     return {'frames': frames, 'score': game.score, 'length': game.length}
-
-
-class ProgressBar:
-    """A tqdm progress bar in frames, with the mean score of the iteration and epsilon.
-
-    Args:
-      total: Frames of the complete run.
-      done: Frames so far.
-    """
-
-    def __init__(self, total: int, done: int):
-        self._frames = done
-        self._bar = tqdm.tqdm(
-            total=total,
-            initial=done,
-            unit='frames',
-            unit_scale=True,
-            dynamic_ncols=True,
-            mininterval=1 if sys.stderr.isatty() else 60,  # Seconds.
-        )
-
-    def __enter__(self) -> 'ProgressBar':
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._bar.close()
-
-    def update(self, frames: int, means: Means, epsilon: float) -> None:
-        """Shows that the run has reached `frames`."""
-        score = means.mean('score')
-        self._bar.set_postfix_str(f'epsilon={epsilon:.2f}, score={score:.6g}', refresh=False)
-        self._bar.update(frames - self._frames)
-        self._frames = frames
-
-
-def log_best_and_last(rows: list[dict[str, str]]) -> None:
-    """Logs the best and the last evaluation among the rows of eval.csv."""
-    rows = [row for row in rows if row['score_mean'] != 'nan']
-    if rows:
-        best = max(rows, key=lambda row: float(row['score_mean']))
-        logging.info(
-            'Evaluation score: best %.6g at %s frames, last %.6g at %s frames.',
-            float(best['score_mean']),
-            f'{int(best["frames"]):,}',
-            float(rows[-1]['score_mean']),
-            f'{int(rows[-1]["frames"]):,}',
-        )
 
 
 class Profile:

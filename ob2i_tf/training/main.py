@@ -1,13 +1,14 @@
 r"""Trains an agent as configured by gin.
 
   python run_experiment.py --gin_files=ob2i_atari.gin
-  python run_experiment.py --gin_files=ob2i_atari.gin \
-      --gin_bindings="make_environment.name = 'Pong'" --gin_bindings='Runner.seed = 3'
+  python run_experiment.py --gin_files=ob2i_atari.gin --game=Pong --seed=3 \
+      --gin_bindings='Runner.num_iterations = 20'
 
 Gin files are found as given, or in the project's folder gin/. The same command resumes a run from
-its newest checkpoint. Exit status: 0 if the run is complete; 1 if it could not continue; 2 if its
-configuration or the command line is wrong; 128 + signal (143, 130, 129) if SIGTERM, Ctrl-C or a
-closed terminal stopped it and everything is saved.
+its newest checkpoint; with --dry_run it makes nothing and prints the configuration of the run, as a
+gin file, and what the run needs. Exit status: 0 if the run is complete; 1 if it could not continue;
+2 if its configuration or the command line is wrong; 128 + signal (143, 130, 129) if SIGTERM, Ctrl-C
+or a closed terminal stopped it and everything is saved.
 """
 
 import contextlib
@@ -15,8 +16,7 @@ import logging as python_logging
 import os
 import re
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO, cast
 
@@ -24,6 +24,7 @@ import tqdm
 from absl import flags, logging
 
 from ob2i_tf import cli, config
+from ob2i_tf.config.reading import Binding
 from ob2i_tf.errors import ConfigError, UserError
 from ob2i_tf.training import system
 from ob2i_tf.training.run_folder import task_name
@@ -44,9 +45,21 @@ def _flag_values():
         flag_values=values,
     )
     flags.DEFINE_string(
+        'game', None, "Short for the binding make_environment.name = 'GAME'.", flag_values=values
+    )
+    flags.DEFINE_integer(
+        'seed', None, 'Short for the binding Runner.seed = SEED.', flag_values=values
+    )
+    flags.DEFINE_string(
         'base_dir',
         None,
         'Run folder; by default runs/<last gin file>/<task>/seed<seed>.',
+        flag_values=values,
+    )
+    flags.DEFINE_boolean(
+        'dry_run',
+        False,
+        'Print the configuration and what the run needs; make nothing.',
         flag_values=values,
     )
     flags.DEFINE_boolean('help', False, 'Show this help.', flag_values=values)
@@ -66,6 +79,24 @@ def _parse_flags(argv):
             f'unexpected argument {rest[0]!r}: gin files are given as --gin_files=FILE'
         )
     return values
+
+
+def _shorthands(values):
+    """The bindings that flags stand for; those of --gin_bindings override them."""
+    named = (('game', 'make_environment', 'name'), ('seed', 'Runner', 'seed'))
+    return [
+        Binding('', name, parameter, values[flag].value, f'--{flag}={values[flag].value}')
+        for flag, name, parameter in named
+        if values[flag].value is not None
+    ]
+
+
+def _check_shorthands(shorthands):
+    """Raises a ConfigError if another binding has overridden the one of a flag."""
+    for binding in shorthands:
+        value = config.value(str(binding))
+        if value != binding.value:
+            raise ConfigError(f'{binding.where}, but {binding} = {value!r} is bound too')
 
 
 def default_base_dir(gin_file: str, task: str, seed: int) -> str:
@@ -108,37 +139,18 @@ def _set_up_logging():
     logging.set_verbosity(logging.INFO)
 
 
-@contextlib.contextmanager
-def stderr_held_back() -> Iterator[None]:
-    """Hides TensorFlow's start-up messages, which no setting turns off, unless an error occurs."""
-    sys.stderr.flush()
-    stderr = os.dup(2)
-    with tempfile.TemporaryFile() as notes:
-        os.dup2(notes.fileno(), 2)
-        try:
-            yield
-        except BaseException:
-            notes.seek(0)
-            os.write(stderr, notes.read())
-            raise
-        finally:
-            os.dup2(stderr, 2)
-            os.close(stderr)
-
-
 def start_tensorflow() -> None:
     """Imports TensorFlow without its start-up messages, and registers all configurables."""
-    os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '1')  # TensorFlow's warnings still show.
-    with stderr_held_back():
-        from ob2i_tf.training import runner  # noqa: F401
-
-        system.list_gpus()  # Without a GPU the first call prints an error.
+    cli.import_tensorflow()
+    from ob2i_tf.training import runner  # noqa: F401
 
 
 def train(
     gin_files: Sequence[str],
     bindings: Sequence[str] = (),
     base_dir: str | os.PathLike | None = None,
+    shorthands: Sequence[Binding] = (),
+    dry_run: bool = False,
 ) -> Path:
     """Trains a run to its end; its configuration becomes gin's.
 
@@ -146,6 +158,8 @@ def train(
       gin_files: Names of files.
       bindings: Bindings in gin syntax.
       base_dir: Run folder; None: `default_base_dir`.
+      shorthands: Bindings that `bindings` must not contradict.
+      dry_run: Whether only the configuration and what the run needs are printed.
 
     Returns:
       The run folder.
@@ -160,18 +174,24 @@ def train(
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # Gin files may import modules from there.
     layers = config.read(gin_files, bindings)  # Before imports, which take long.
+    layers[-1][:0] = shorthands
     system.keep_freed_memory()
     start_tensorflow()
     from ob2i_tf.training import runner
 
     config.apply(layers)
+    _check_shorthands(shorthands)
     base_dir = base_dir or default_base_dir(
         gin_files[-1], str(task_name(config.value)), config.value('Runner.seed')
     )
     with system.tensor_float_32(False):  # Which the run sets.
         with config.construction_errors():
-            run = runner.Runner(base_dir=os.path.expanduser(base_dir))
-        run.run()
+            run = runner.Runner(base_dir=os.path.expanduser(base_dir), dry_run=dry_run)
+        if dry_run:
+            comments = ''.join(f'# {line}\n' for line in run.needs())
+            print(f'{comments}\n{config.resolved_config()}', end='')
+        else:
+            run.run()
     return run.folder.path
 
 
@@ -181,7 +201,9 @@ def _run(argv):
         print(__doc__, values.get_help(), sep='\n')
         return
     _set_up_logging()
-    train(values.gin_files, values.gin_bindings, values.base_dir)
+    train(
+        values.gin_files, values.gin_bindings, values.base_dir, _shorthands(values), values.dry_run
+    )
 
 
 @cli.command(expected=UserError)

@@ -64,6 +64,7 @@ COLUMNS = {
     ),
 }
 _CONFIG = 'config.gin'
+_TAIL_BYTES = 4096
 _PACKAGES = ('tensorflow', 'tf-keras', 'tf-agents', 'numpy', 'gymnasium', 'ale-py')
 
 
@@ -75,6 +76,7 @@ class RunFolder:
       config: Path of config.gin, every parameter of the run; this file alone reproduces the run.
       environment: Path of environment.json, the machine and packages of each process of the run.
       checkpoints, replay, tensorboard: Paths of folders.
+      freed: Path of the file that says that the episodes in `replay` were deleted.
     """
 
     def __init__(self, path: str | Path):
@@ -84,6 +86,7 @@ class RunFolder:
         self.checkpoints = self.path / 'checkpoints'
         self.replay = self.path / 'replay'
         self.tensorboard = self.path / 'tensorboard'
+        self.freed = self.replay / 'freed.txt'
 
     def __str__(self) -> str:
         return str(self.path)
@@ -142,6 +145,18 @@ class RunFolder:
                     'folder back, or move the entire run folder'
                 )
 
+    def check_replay(self) -> None:
+        """Checks that a run in this folder has not lost its replay.
+
+        Raises:
+          UserError: The replay was freed.
+        """
+        if self.freed.exists():
+            raise UserError(
+                f'{self} is complete and cannot be continued: its replay is missing, freed by '
+                'ob2i_tf.training.prune'
+            )
+
     def write_environment(self, devices: list[str]) -> None:
         """Adds the machine and the packages of this process to environment.json.
 
@@ -195,6 +210,32 @@ class RunFolder:
         except (OSError, csv.Error) as error:
             raise UserError(f'{path} cannot be read: {error}') from error
 
+    def last_rows(self, table: str) -> list[dict[str, str]]:
+        """The last rows of a table, from its last few kB; [] if there are none."""
+        columns = COLUMNS[table]
+        try:
+            with disk.open_regular(self.table(table), 'rb') as file:
+                start = max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES)
+                file.seek(start)
+                text = file.read().decode(errors='replace')
+        except OSError:
+            return []
+        lines = text[: text.rfind('\n') + 1].splitlines()[1:]  # The first is a header, or cut.
+        rows = [dict(zip(columns, line.split(','))) for line in lines]
+        return [row for row in rows if len(row) == len(columns)]
+
+    def progress(self) -> float:
+        """Share of the run that is done, 0 to 1, as far as its finished games tell."""
+        frames = [row['frames'] for name in ('episodes', 'train') for row in self.last_rows(name)]
+        sizes = [
+            self.setting(f'Runner.{name}') or '' for name in ('num_iterations', 'training_steps')
+        ]
+        per_step = self.setting('make_atari.frame_skip') or '1'
+        if not all(map(str.isdecimal, [*frames, *sizes, per_step])):  # Or damaged.
+            return 0.0
+        total = int(sizes[0]) * int(sizes[1]) * int(per_step)
+        return min(1.0, max(map(int, frames), default=0) / total) if total else 0.0
+
     def newest_checkpoint(self) -> Path | None:
         """Path of the newest checkpoint, intact or not; None if no checkpoint can be listed."""
         try:
@@ -210,6 +251,21 @@ class RunFolder:
         while rows and not _reached(rows[-1], saved):  # The row comes before the checkpoint.
             rows.pop()
         return len(rows)
+
+    def setting(self, name: str) -> str | None:
+        """Text of a value in config.gin, such as 'Runner.num_iterations'; None if it has none."""
+        try:
+            lines = self.read_config().splitlines()
+        except OSError:
+            return None
+        start = f'{name} = '
+        return next((line.removeprefix(start) for line in lines if line.startswith(start)), None)
+
+    def complete(self) -> bool:
+        """Whether all iterations that config.gin asks for are logged, and the last one is saved."""
+        wanted = self.setting('Runner.num_iterations') or ''
+        logged = len(self.rows('train'))
+        return wanted.isdecimal() and 0 < int(wanted) <= logged == self.num_iterations()
 
 
 def task_name(value: Callable[[str], Any]) -> str | None:

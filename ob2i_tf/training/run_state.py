@@ -1,5 +1,6 @@
 """The state of a run, saved to checkpoints and restored from them."""
 
+import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from ob2i_tf.errors import CheckpointError
+from ob2i_tf.errors import CheckpointError, UserError
 from ob2i_tf.learner import check_finite
 from ob2i_tf.training import build, checkpoints
 from ob2i_tf.training.episode_files import EpisodeFiles
@@ -39,6 +40,7 @@ class RunState:
         self.means = Means()
         self.tables: dict[str, dict] | None = None
         self.files = EpisodeFiles(folder.replay, parts.replay)
+        self._folder = folder
         self._parts = parts
         self._training_steps = training_steps
         self._variables = tf.train.Checkpoint(**parts.variables)
@@ -54,6 +56,15 @@ class RunState:
             f'iteration {self.iteration} of {num_iterations}, {self._parts.frames:,} '
             f'frames, {self._parts.learner.learner_steps:,} learner steps'
         )
+
+    def check_started(self, num_iterations: int) -> None:
+        """Raises a UserError if more iterations were started."""
+        started = math.ceil(self._parts.agent.agent_steps / self._training_steps)
+        if started > num_iterations:
+            raise UserError(
+                f'{self._folder} has started {started} iterations, more than '
+                f'Runner.num_iterations = {num_iterations}'
+            )
 
     def check_finite(self) -> None:
         """Raises a NotFiniteError if a variable holds NaN or infinity."""

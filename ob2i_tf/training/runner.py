@@ -2,9 +2,7 @@
 
 import contextlib
 import functools
-import itertools
 import math
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,12 +25,22 @@ from ob2i_tf import (
 )
 from ob2i_tf.agent import Agent
 from ob2i_tf.environments.checked_env import CheckedVectorEnv
-from ob2i_tf.errors import ConfigError, UserError
+from ob2i_tf.errors import ConfigError
 from ob2i_tf.learner import QLearner
 from ob2i_tf.parameters import AtLeast, Within, checked
 from ob2i_tf.replay import EpisodeReplay
-from ob2i_tf.training import build, disk, logs, loop, system
+from ob2i_tf.training import (
+    build,
+    disk,
+    estimates,
+    evaluation,
+    logs,
+    loop,
+    progress,
+    system,
+)
 from ob2i_tf.training.failures import disk_errors, memory_errors
+from ob2i_tf.training.observers import Observers
 from ob2i_tf.training.run_folder import RunFolder
 from ob2i_tf.training.run_state import RunState
 from ob2i_tf.training.signals import StopRequest
@@ -42,7 +50,7 @@ _Steps = Annotated[int, AtLeast(0)]
 _NumEnvs = Annotated[int, Within(1, 256)]
 
 
-@gin.configurable
+@gin.configurable(denylist=['dry_run'])
 @checked
 class Runner:
     """Trains for `num_iterations` iterations, each followed by an evaluation and a checkpoint.
@@ -78,6 +86,9 @@ class Runner:
       tf32: Whether a GPU may round the inputs of float32 products to TensorFloat-32.
       profile: First and last agent step of a recording by TensorFlow's profiler; None: never.
       method: Name of the method in reports; gin files bind it.
+      observers: Factories of your own loggers, see observers.py.
+      dry_run: Whether only to check everything and build the parts: nothing is written, and the run
+        cannot be started.
 
     Attributes:
       folder: RunFolder.
@@ -111,6 +122,8 @@ class Runner:
         tf32: bool = False,
         profile: tuple[int, int] | None = None,
         method: str = '',
+        observers: Sequence[Callable] = (),
+        dry_run: bool = False,
     ):
         del method  # Only reports read it, from config.gin.
         if training_steps % num_envs:
@@ -119,9 +132,11 @@ class Runner:
                 f'Runner.num_envs = {num_envs}'
             )
         self.folder = RunFolder(base_dir)
+        self._observers = Observers(observers)
         self._profile = logs.Profile(profile, self.folder.tensorboard)
-        self.folder.check_config(config.resolved_config(), config.resolved_config(defaults=False))
+        self.folder.check_config(*_resolved())
         self.folder.check_unlinked()
+        self.folder.check_replay()
         system.report(require_gpu)
         system.set_up(tf32)
         self.parts = build.build(
@@ -139,47 +154,51 @@ class Runner:
             evaluation_belief=evaluation_belief,
             xla=xla,
         )
-        self.parts.agent.check_schedule(num_iterations * training_steps)
+        self._total_steps = num_iterations * training_steps
+        self.parts.agent.check_schedule(self._total_steps)
         build.warn_of_long_games(
             self.parts, training_steps // num_envs, evaluation_steps // evaluation_envs
         )
-        self._seed = seed
-        self._num_iterations = num_iterations
-        self._training_steps = training_steps
-        self._evaluation_steps = evaluation_steps
-        self._num_envs = num_envs
-        self._evaluation_envs = evaluation_envs
+        self._seed, self._num_iterations = seed, num_iterations
+        self._training_steps, self._evaluation_steps = training_steps, evaluation_steps
+        self._num_envs, self._evaluation_envs = num_envs, evaluation_envs
         self._evaluation_epsilon = evaluation_epsilon
         self._make_environment = environment
-        self._checkpoint_steps = checkpoint_steps
+        self._checkpoint_steps, self._checkpoints_kept = checkpoint_steps, checkpoints_kept
         self._stop = StopRequest()
         self._steps_per_second = math.nan  # Of this iteration, measured in this process.
+        if dry_run:
+            return
         with disk_errors(self.folder):
             disk.make_folder(self.folder.path)
             self._lock = disk.Lock(self.folder.path)
         try:
-            self._open(checkpoints_kept)
+            self._open()
         except BaseException:
             self._lock.close()  # In a notebook the traceback keeps this object alive.
             raise
 
-    def _open(self, checkpoints_kept):
+    def needs(self) -> list[str]:
+        """Lines on what the run needs, see `estimates.needs`."""
+        return estimates.needs(self.folder, self.parts, self._total_steps, self._checkpoints_kept)
+
+    def _open(self):
         """Resumes from the folder's newest intact checkpoint, and opens its logs."""
         folder = self.folder
         with disk_errors(folder):
-            folder.check_config(config.resolved_config(), config.resolved_config(defaults=False))
-            self._state = RunState(folder, self.parts, self._training_steps, checkpoints_kept)
+            resolved, bound = _resolved()
+            folder.check_config(resolved, bound)
+            self._state = RunState(folder, self.parts, self._training_steps, self._checkpoints_kept)
         resumed = self._state.restore()
-        started = math.ceil(self.parts.agent.agent_steps / self._training_steps)
-        if started > self._num_iterations:
-            raise UserError(
-                f'{folder} has started {started} iterations, more than '
-                f'Runner.num_iterations = {self._num_iterations}'
-            )
+        self._state.check_started(self._num_iterations)
+        self._observers.start(folder.path, resolved, self.parts.frames)
         with disk_errors(folder):
-            self._logs = logs.RunLogs(folder, self._state.iteration, self._state.tables)
+            self._logs = logs.RunLogs(
+                folder, self._state.iteration, self._state.tables, self._observers.log
+            )
             # Only now: a configuration that some part rejects must not become the folder's.
-            disk.replace_text(folder.config, config.resolved_config())
+            disk.replace_text(folder.config, resolved)
+            self._logs.write_configuration(resolved, bound)
             folder.write_environment([d.name for d in tf.config.list_physical_devices()])
             disk.sync(folder.path)  # Before the first checkpoint, which needs these files.
         verb = 'Resuming' if resumed else 'Starting'
@@ -195,20 +214,21 @@ class Runner:
         Raises:
           NotFiniteError: The loss becomes NaN or infinite; the last checkpoint stays.
         """
-        total = self._num_iterations * self._training_steps * self.parts.environment.frames_per_step
         with (
             contextlib.closing(self._lock),
             contextlib.closing(self._profile),
             memory_errors(self.folder, self.parts.replay),
+            self._observers,
             self._stop,
-            logs.ProgressBar(total, self.parts.frames) as self._progress,
+            progress.bar_of_run(self.parts, self._total_steps) as self._progress,
         ):
             while self._state.iteration < self._num_iterations:
                 self._train()
-                self._log_iteration(self._evaluate() if self._evaluation_steps else None)
+                self._log_iteration(*self._evaluate())
                 self._state.next_iteration()
                 self._save()
-        logs.log_best_and_last(self.folder.rows('eval'))
+            self._observers.complete = True
+        logging.info('%s', progress.last_lines(self.folder))
 
     def _train(self):
         """Plays the remaining agent steps of this iteration."""
@@ -226,8 +246,8 @@ class Runner:
             for step, games in steps:
                 state.actions.append(step.actions)
                 agent.observe(step)
-                self._log_games(games)
-                self._progress.update(self.parts.frames, state.means, agent.epsilon)
+                self._log_step(games)
+                self._progress.update(self.parts.frames, agent.epsilon)
                 self._profile.update(agent.agent_steps)
                 if agent.agent_steps == last_step:
                     break
@@ -241,6 +261,8 @@ class Runner:
     def _learn(self):
         for report in self.parts.agent.learn():
             self._state.means.add(report)
+            self._progress.learned(report)
+            self._logs.learned(report)
 
     def _reset_and_fast_forward(self, env, tracker):
         """Replays the actions that a checkpoint holds; returns the observations after them."""
@@ -249,37 +271,27 @@ class Runner:
         agent.begin(observations, agent.heads if played else None)
         if played:
             logging.info('Playing %s agent steps again', f'{len(played) * self._num_envs:,}')
-        actions = iter(played)
-        steps = loop.play(env, observations, lambda _: next(actions), tracker)
-        for step, _ in itertools.islice(steps, len(played)):
+        steps = loop.play_again(env, observations, played, tracker)
+        for step in progress.bar_of(steps, len(played), 'playing again'):
             agent.record(step)
             observations = step.observations
             self._exit_if_asked()  # Without saving: the checkpoint has all of this.
         return observations
 
     def _evaluate(self):
-        """Plays `evaluation_steps` agent steps; returns the games that ended within them.
+        """Games and film of an evaluation, see `evaluation.play`; None and None without.
 
         Nothing in training depends on the evaluation.
         """
-        count, games = self._evaluation_envs, []
+        if not self._evaluation_steps:
+            return None, None
+        count = self._evaluation_envs
         rng = np.random.default_rng(seeds.stream(self._seed, 'evaluation', self._state.iteration))
         with self._environments('evaluation_environment', count) as env:
-            self._save_if_asked()
-            observations, _ = env.reset()
-            self._save_if_asked()
-            steps = loop.play_policy(
-                env,
-                observations,
-                self.parts.evaluation_policy,
-                self.parts.posterior,
-                self._evaluation_epsilon,
-                rng,
+            steps = math.ceil(self._evaluation_steps / count)
+            return evaluation.play(
+                env, self.parts, self._evaluation_epsilon, rng, steps, self._save_if_asked
             )
-            for _, finished in itertools.islice(steps, math.ceil(self._evaluation_steps / count)):
-                games += finished
-                self._save_if_asked()
-        return games
 
     def _environments(self, name, count):
         seed = seeds.integer(seeds.stream(self._seed, name, self._state.iteration))
@@ -287,20 +299,24 @@ class Runner:
             CheckedVectorEnv(self._make_environment(num_envs=count, seed=seed))
         )
 
-    def _log_games(self, games):
-        if not games:
+    def _log_step(self, games):
+        if not games and not self._logs.recent_is_due():
             return
+        self._progress.played(games)
         with disk_errors(self.folder):
             for game in games:
                 self._state.means.add(game.named())
                 self._logs.write_game(self.parts.frames, game)
+            self._logs.write_recent(
+                self._state.iteration, self.parts.frames, self.parts.agent.epsilon
+            )
             self._state.files.flush()  # So that a save after SIGTERM has little to write.
 
-    def _log_iteration(self, games):
+    def _log_iteration(self, games, film):
         state = self._state
         with disk_errors(self.folder):
             self._logs.write_iteration(
-                state.iteration, self.parts, state.means, self._steps_per_second, games
+                state.iteration, self.parts, state.means, self._steps_per_second, games, film
             )
         logging.info('%s', state.position(self._num_iterations))
 
@@ -320,11 +336,9 @@ class Runner:
             self._save()
 
     def _exit_if_asked(self):
-        signal = self._stop.signal
-        if signal:
-            logging.warning(
-                'Stopped by %s, saved at %s; run the same command to resume.',
-                signal.name,
-                self._state.position(self._num_iterations),
-            )
-            sys.exit(128 + signal)
+        self._stop.exit_if_asked(lambda: self._state.position(self._num_iterations))
+
+
+def _resolved():
+    """The configuration with and without defaults."""
+    return config.resolved_config(), config.resolved_config(defaults=False)

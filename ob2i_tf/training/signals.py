@@ -1,6 +1,8 @@
 """Signals that ask a run to save and stop."""
 
 import signal
+import sys
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -36,6 +38,20 @@ class StopRequest:
     def __exit__(self, *error: object) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
+
+    def exit_if_asked(self, position: Callable[[], str]) -> None:
+        """Ends the program if it was asked to stop.
+
+        Args:
+          position: Describes where the run is saved.
+        """
+        if self.signal:
+            logging.warning(
+                'Stopped by %s, saved at %s; run the same command to resume.',
+                self.signal.name,
+                position(),
+            )
+            sys.exit(128 + self.signal)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         del frame

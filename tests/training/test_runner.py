@@ -167,6 +167,7 @@ def test_files_of_a_run(straight):
     assert output.count('No GPU') == 1
     assert [int(row['episodes']) for row in evaluations] == [2, 2, 2, 2]
     assert len(re.findall(r'Evaluation score: best .* at .* frames, last', output)) == 1
+    assert output.splitlines()[-1] == f'Next: python -m ob2i_tf.analysis {base_dir} --out report'
     assert len(re.findall(r'iteration \d of 4, [0-9,]+ frames', output)) == 5
 
 

@@ -1,0 +1,98 @@
+"""What a run shows: its speed while it learns, forecasts, its last lines."""
+
+import csv
+import math
+import re
+
+import pytest
+
+from ob2i_tf.training import progress
+from ob2i_tf.training.loop import Game
+from ob2i_tf.training.run_folder import COLUMNS, RunFolder
+
+
+class Clock:
+    seconds = 0.0
+
+    def __call__(self):
+        return self.seconds
+
+
+def test_the_pace_counts_neither_warm_up_nor_the_first_learner_steps():
+    clock = Clock()
+    pace = progress.Pace(clock)
+    for frames in range(0, 50_000, 1000):  # Random play, at 1000 frames per second.
+        clock.seconds += 1
+        assert all(map(math.isnan, pace.measure(frames)))
+    for _ in range(20):  # The first takes a minute.
+        clock.seconds += 3
+        pace.measure(50_000)
+        pace.learned()
+    pace.measure(50_000)
+    clock.seconds += 40
+    pace.learned()
+    assert pace.measure(50_400) == (40, 10)
+
+
+def test_a_bar_shows_the_time_left_and_the_last_games():
+    clock = Clock()
+    with progress.ProgressBar(20_000, 8_000, 'frames', False, clock) as bar:
+        bar.played([Game(100.0, 1.0, 5)] * 3 + [Game(6.0, 1.0, 5)] * 19 + [Game(26.0, 1.0, 5)])
+        bar.update(8_000, 1.0)
+        assert bar.text() == 'score=7, epsilon=1.00'  # The last 20.
+        for _ in range(20):
+            bar.learned({'loss': 0.5})
+        bar.update(8_000, 0.25)
+        clock.seconds += 10
+        bar.update(10_000, 0.25)
+        text = '200 frames/s, 50 s left, score=7, loss=0.5, epsilon=0.25'
+        assert bar.text() == text
+
+
+@pytest.mark.parametrize(
+    'frames, unit, gpu, parts',
+    [
+        (5 * 3600, 'steps', False, ['Training will take 5 h 0 min, without evaluations: 18,000 s']),
+        (5 * 3600, 'frames', False, ['take 5 h 0 min', '--gin_files=ob2i_atari_small.gin']),
+        (500, 'frames', False, []),
+    ],
+)
+def test_a_forecast(frames, unit, gpu, parts):
+    text = progress.forecast(frames, 1.0, unit, gpu)
+    assert bool(text) == bool(parts) and all(part in text for part in parts)
+
+
+@pytest.mark.parametrize('unit, gpu', [('steps', False), ('frames', True)])
+def test_only_a_long_run_on_atari_without_a_gpu_has_an_alternative(unit, gpu):
+    assert 'run_experiment.py' not in progress.forecast(10**6, 1.0, unit, gpu)
+    assert 'run_experiment.py' not in progress.forecast(10**4, 1.0, 'frames', False)
+
+
+def _write(folder, table, scores):
+    with open(folder.table(table), 'w', newline='') as file:
+        rows = csv.DictWriter(file, COLUMNS[table])
+        rows.writeheader()
+        for number, score in enumerate(scores, start=1):
+            rows.writerow({'frames': 1000 * number, 'score_mean': score})
+
+
+def test_the_last_lines_of_a_run(tmp_path):
+    folder = RunFolder(tmp_path / 'a run')
+    folder.path.mkdir()
+    _write(folder, 'train', [3.0, 'nan'])
+    _write(folder, 'eval', [])
+    first, second, third = progress.last_lines(folder).splitlines()
+    assert first == 'Training score: best 3 at 1,000 frames, last 3 at 1,000 frames'
+    assert second.endswith(f' are in {folder}')
+    assert third == f"Next: python -m ob2i_tf.analysis '{folder}' --out report"
+    _write(folder, 'eval', [1.0, 22.5, 2.0])
+    first = progress.last_lines(folder).splitlines()[0]
+    assert first == 'Evaluation score: best 22.5 at 2,000 frames, last 2 at 3,000 frames'
+
+
+def test_a_temporary_bar_is_shown_only_if_it_takes_long(capsys, monkeypatch):
+    assert list(progress.bar_of(range(5), 5, 'playing again')) == [*range(5)]
+    assert capsys.readouterr().err == ''
+    monkeypatch.setattr(progress, '_interval', lambda: 1e-9)
+    assert list(progress.bar_of(range(5), 5, 'playing again')) == [*range(5)]
+    assert re.search(r'playing again: +\d+%.* 5/5 ', capsys.readouterr().err)
