@@ -536,7 +536,7 @@ def scores(all_trials: Sequence[Trial], base_dir: str | Path) -> list[str]:
     lines = [f'{"last score":<{width}} {"seeds":>5} {"mean":>10} {"lowest":>10} {"highest":>10}']
     for name, found in groups.items():
         numbers = (statistics.fmean(found), min(found), max(found)) if found else ()
-        columns = ''.join(f' {number:>10.6g}' for number in numbers)
+        columns = ''.join(f' {number:>10.5g}' for number in numbers)
         lines.append(f'{name:<{width}} {len(found):>5}{columns}')
     return lines
 
