@@ -74,7 +74,7 @@ def train(
       gin_files: Gin files, found as given or in the project's folder gin/; later ones override.
       bindings: {name: value}, such as {'Runner.seed': 3, 'Agent.preferences': '@ucb_preferences'},
         where a string that starts with @ or % is a reference or a macro; or bindings in gin syntax.
-      base_dir: Run folder; None: runs/<last gin file>/<task>/seed<seed>.
+      base_dir: Run folder; None: `runs/<last gin file>/<task>/seed<seed>`.
 
     Returns:
       The run.

@@ -173,7 +173,7 @@ class TrainedAgent:
         with self._gin_state.entered(), system.tensor_float_32(self._tf32):
             yield
 
-    def set_state(self, checkpoint: Path) -> None:
+    def _read(self, checkpoint: Path) -> None:
         """Reads a checkpoint of the run."""
         state = checkpoints.read_state(checkpoint)
         variables = tf.train.Checkpoint(posterior=self.posterior)
@@ -258,7 +258,7 @@ def restore(
             restored: list[Path] = []
 
             def read(checkpoint: Path) -> None:
-                agent.set_state(checkpoint)
+                agent._read(checkpoint)
                 restored.append(checkpoint)
 
             checkpoints.read_newest(folder.checkpoints, read)
