@@ -4,7 +4,7 @@ import signal
 import sys
 
 if __name__ == '__main__':
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # No traceback until `main` takes over.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Avoids a traceback until `main` takes over.
     from ob2i_tf.training.main import main
 
     sys.exit(main())

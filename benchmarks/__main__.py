@@ -5,10 +5,10 @@
   python -m benchmarks --gin_bindings='Runner.xla = ("acting", "targets", "gradient_step")'
   python -m benchmarks --quick                        # fewer repetitions
 
-Sizes are those of the gin file. A floor is the time of the operations at the speed of a large
-matrix product, plus the time to move the necessary bytes at the speed of memory, both measured in
-the same run. Times are medians. Run it on an idle machine; on shared machines single figures vary
-by 10 to 25 % from run to run, so compare only within a table.
+Sizes are those of the gin file. A floor is the time for the operations at the speed of a large
+matrix product, plus the time for moving the necessary bytes at the speed of memory, both measured
+in the same run. Times are medians. Run it on an idle machine; on shared machines single figures
+vary by 10 to 25 % from run to run, so compare only within a table.
 """
 
 import contextlib
@@ -64,7 +64,7 @@ def rows_of_method(parts, machine):
     yield 'copy into the target network', copy, machine.floor_ms(0, 2 * size)
 
     if isinstance(parts.update, updates.EpisodicUpdate):
-        passes = 1 + isinstance(parts.update.bonus, bonuses.UcbBonus)  # It needs Q-values for B.
+        passes = 1 + isinstance(parts.update.bonus, bonuses.UcbBonus)  # B needs the online network.
         for length in (40, 500, 2000):
             memory = replay.EpisodeReplay(STACK[:2], 10_000, history=4)
             memory.add_episode(random_episode(length, rng))
@@ -134,7 +134,7 @@ def replay_rows():
     rng = np.random.default_rng(0)
     memory = replay.EpisodeReplay(STACK[:2], 50_000, history=4)
     episode = random_episode(500, rng)
-    for _ in range(100):  # Then each further one replaces another.
+    for _ in range(100):  # From then on each further episode replaces another.
         memory.add_episode(episode)
     yield 'replay: add an episode of 500', lambda: memory.add_episode(episode), None
     yield 'replay: sample an episode of 500', memory.sample_episode, None

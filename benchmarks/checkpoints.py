@@ -4,9 +4,9 @@
   python -m benchmarks.checkpoints --transitions 100000
 
 Frames are from Breakout under random play: 20,000 transitions, repeated at distances beyond the
-window of the compressor. "flushed" means that, as in a run, complete segments are written during
-training and a save, such as that after SIGTERM, writes the rest. The variables are those of
-ob2i_atari.gin: two networks of 10 heads and Adam's two moments.
+window of the compressor. "Flushed" means that, as in a run, complete segments are written during
+training, and a save, such as the one after SIGTERM, writes only the rest. The variables are those
+of ob2i_atari.gin: two networks of 10 heads and Adam's two moments.
 """
 
 import concurrent.futures
@@ -159,7 +159,7 @@ def main():
     if arguments.preempt:
         groups.append((preemption_rows, arguments.preempt))
     for group in groups:
-        # Separate processes, since the memory of a large replay is only freed at a process's end.
+        # Separate processes, since a process frees the memory of a large replay only when it ends.
         context = multiprocessing.get_context('spawn')
         with concurrent.futures.ProcessPoolExecutor(1, context) as pool:
             for name, value, unit in pool.submit(_listed, *group).result():

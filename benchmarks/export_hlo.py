@@ -4,9 +4,9 @@
   python -m benchmarks.time_hlo gpu_check/*.hlo --save    # here, with jax: the reference
   python -m benchmarks.time_hlo gpu_check/*.hlo           # on the GPU machine, with jax
 
-It needs no GPU. Shapes are the paper's on Atari: 10 heads of 512 units, 4 actions, batch 32. Each
-NAME.hlo comes with NAME.json: the kinds and shapes of its inputs in order, arguments before
-variables.
+The export needs no GPU. Shapes are the paper's on Atari: 10 heads of 512 units, 4 actions, batch
+32. Each NAME.hlo comes with NAME.json: the kinds and shapes of its inputs in order, arguments
+before variables.
 """
 
 import argparse

@@ -2,7 +2,7 @@
 
   python -m benchmarks.report
 
-It makes up run folders of complete runs with 50 iterations each, without checkpoints, starts
+It generates run folders of complete runs with 50 iterations each, without checkpoints, starts
 `python -m ob2i_tf.analysis` on them as a user does, and prints a Markdown table.
 """
 

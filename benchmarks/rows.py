@@ -4,10 +4,10 @@
   python -m benchmarks.rows ob2i_atari.gin ...   # some of them
   python -m benchmarks.rows --rounds=1           # once
 
-Each run is the program on Breakout, at the sizes of its gin file, with 1 environment. Of its four
-iterations the first and the third, in which TensorFlow traces, do not count; the second only acts,
-the fourth acts and learns. Methods run in turn, in each round in the opposite order. The fastest
-run of each is reported, since other work on the machine only slows runs down.
+Each run is the program on Breakout, at the sizes of its gin file, with 1 environment. It has four
+iterations: the first and the third, in which TensorFlow traces, do not count; the second only acts,
+the fourth acts and learns. Methods run in turn, and each round reverses the order. The fastest run
+of each is reported, since other work on the machine can only slow runs down.
 """
 
 import argparse

@@ -6,7 +6,8 @@
 Inputs are random, and equal on all machines: integers below 4, bytes over their range, floats
 |N(0, 0.05)|. For each function the table has megabytes of inputs, seconds to compile, times
 (median, 10th and 90th percentile), GFLOP as counted by XLA, TFLOP/s, and the relative difference
-from the reference (largest over outputs, in the norm) or else whether all outputs are finite.
+from the reference (in the norm, the largest over outputs), or without a reference whether all
+outputs are finite.
 """
 
 import argparse

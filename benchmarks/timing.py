@@ -1,4 +1,4 @@
-"""Shared by benchmarks: timing, the speed of the machine, and lower bounds of the work."""
+"""Shared by benchmarks: timing, the speed of the machine, and lower bounds on times."""
 
 import functools
 import os
@@ -75,7 +75,7 @@ class Machine:
 
 
 def flops_per_state(network, observation_shape, num_heads=None):
-    """Operations of one state's forward pass through a MultiHeadQNetwork, biases aside.
+    """Operations of the forward pass of one state through a MultiHeadQNetwork, without biases.
 
     Args:
       network: Built network.

@@ -14,7 +14,7 @@ from campaigns import injections, power, runs, unsound
 
 
 class Outcome(NamedTuple):
-    """One try: the fault, what was wrong afterwards ('' if nothing), and what the user saw."""
+    """One try: the fault, the failure that followed ('' if survived), and the user's view of it."""
 
     fault: str
     wrong: str
@@ -50,7 +50,7 @@ def _unless(expected, status, printed):
 
 
 def _lost(had, there):
-    """What is wrong if the newest of the checkpoints `had`, or a newer one, is not there; or ''."""
+    """The failure that neither the newest checkpoint in `had` nor a newer one exists, or ''."""
     return f'checkpoint {had[-1]} is lost' if had and (not there or there[-1] < had[-1]) else ''
 
 
@@ -59,7 +59,7 @@ def _other_rows(base_dir, bindings=runs.BINDINGS):
 
 
 def finish(base_dir, had, bindings=runs.BINDINGS, output=None, half_deleted=False):
-    """Runs to the end after a disturbance; returns what is wrong then, or ''.
+    """Runs to the end after a disturbance; describes the failure, '' if there is none.
 
     Args:
       base_dir: Run folder.
@@ -77,7 +77,7 @@ def finish(base_dir, had, bindings=runs.BINDINGS, output=None, half_deleted=Fals
         return f'does not resume: {_short(runs.last_line(printed), base_dir)}'
     if there and 'Resuming' not in printed:
         return 'started over silently'
-    if had and f'{had[-1]}: ' in printed:  # Skipped, as the warning says.
+    if had and f'{had[-1]}: ' in printed:  # A warning says that it was skipped.
         return f'checkpoint {had[-1]} cannot be read'
     return _other_rows(base_dir, bindings)
 
@@ -155,7 +155,7 @@ def _scratch_disk():
 
 
 def _after_cut(cut):
-    """What is wrong with the run that resumes after a power cut, or ''."""
+    """Describes the failure of a run that resumes after a power cut, '' if there is none."""
     with tempfile.TemporaryDirectory() as folder:
         power.write(cut.left, folder)
         return finish(
@@ -173,7 +173,7 @@ def power_cuts(rng, count=None):
     journals = _recorded(folder, _dies_in_save(3), ())
     cuts = power.cuts(journals, folder / 'disk', rng, losses=(1, 0.5, 0.5, 0.1))
     shutil.rmtree(folder)
-    # Those with everything lost after a save come first, in case `count` is small.
+    # Cuts that lose everything after a save come first, in case `count` is small.
     rng.shuffle(cuts)
     cuts.sort(key=lambda cut: cut.saved if cut.operation == 'saved' and cut.loss == 1 else '~')
     for cut in cuts[:count]:
@@ -189,7 +189,7 @@ def power_cuts_after_faults(rng, count=None):
     journals = _recorded(folder, _dies_in_save(1))
     operations = [entry[0] for entry in power.read(journals[0])]
     cuts = power.cuts(journals, folder / 'disk', rng, losses=[0.5] * 8)
-    # Those that keep folders and lose files come first: existing folders are not synced again.
+    # Cuts that keep folders and lose files come first: existing folders are not synced again.
     replay = Path('games/run/replay')
     files = lambda left: sum(content is not None for content in left.values())  # noqa: E731
     cuts.sort(key=lambda cut: (replay not in cut.left, files(cut.left)))
@@ -284,7 +284,7 @@ def damages(rng, count=None):
 
 @contextlib.contextmanager
 def _disk(size):
-    """A tmpfs of this size: its folder, and a function that mounts it again with other options."""
+    """A tmpfs of this size: its folder, and a function that remounts it with other options."""
     folder = tempfile.mkdtemp(prefix='faults-')
 
     def mount(*arguments):
@@ -302,7 +302,7 @@ def _disk(size):
 
 
 def full_disks(rng, count=16):
-    """A tmpfs that is full after a number of bytes, drawn so that any write of the run may fail."""
+    """A tmpfs that is full after a random number of bytes, so that any write of a run may fail."""
     page = os.sysconf('SC_PAGE_SIZE')
     all_pages = sum(-(-p.stat().st_size // page) for p in straight().rglob('*')) + 12
     for pages in sorted(rng.sample(range(2, all_pages), min(count, all_pages - 2))):

@@ -2,7 +2,7 @@
 
   python -m campaigns.fuzz --count=5000 --seed=0
 
-It runs in one process without training: it reads, checks, and writes the resolved configuration. A
+Nothing is trained; one process reads and checks each case, and writes the resolved configuration. A
 case fails if anything except a ConfigError is raised, if the message does not name its file or
 flag, if an accepted binding is missing from the resolved configuration, or if that configuration
 does not resolve to itself.
@@ -62,29 +62,29 @@ def _mutated_text(rng, text):
 
 
 def mutated(rng, texts, names):
-    """One case: (text of a gin file, or None for the unchanged `row`; row; bindings)."""
-    row = rng.choice(sorted(texts))
+    """One case: (text of a gin file, or None for an unchanged file; name of the file; bindings)."""
+    gin_file = rng.choice(sorted(texts))
     binding = f'{rng.choice(names)} = {rng.choice(VALUES)}'
     kind = rng.randrange(6)
-    if kind == 0:  # A binding of the project over a row, with another value.
-        return None, row, [binding]
+    if kind == 0:  # A binding of the project, with another value.
+        return None, gin_file, [binding]
     if kind == 1:  # A misspelt binding.
-        return None, row, [_mutated_text(rng, binding)]
+        return None, gin_file, [_mutated_text(rng, binding)]
     if kind == 2:  # Several, which may conflict.
-        return None, row, [f'{rng.choice(names)} = {rng.choice(VALUES)}' for _ in range(3)]
+        return None, gin_file, [f'{rng.choice(names)} = {rng.choice(VALUES)}' for _ in range(3)]
     if kind == 3:
-        return None, row, [f'{rng.choice(["x", "a", "Runner"])}/{binding}']
-    lines = texts[row].splitlines()
+        return None, gin_file, [f'{rng.choice(["x", "a", "Runner"])}/{binding}']
+    lines = texts[gin_file].splitlines()
     if kind == 4:  # A file with lines doubled, dropped, swapped or new.
         for _ in range(rng.randint(1, 3)):
             at = rng.randrange(len(lines) + 1)
             lines[at : at + rng.randint(0, 1)] = [rng.choice([binding, *LINES, *lines])]
-        return '\n'.join(lines), row, []
-    return _mutated_text(rng, texts[row]), row, []
+        return '\n'.join(lines), gin_file, []
+    return _mutated_text(rng, texts[gin_file]), gin_file, []
 
 
 def fault(path, bindings):
-    """What is wrong with how the case ends, or ''; and 'accepted', 'refused' or 'raised'."""
+    """The fault in how the case ends, or ''; and 'accepted', 'refused' or 'raised'."""
     try:
         layers = config.read([path], bindings)
         config.apply(layers)
@@ -108,7 +108,7 @@ def fault(path, bindings):
 
 
 def _ignored(binding, layers, text):
-    """What is wrong if the last literal binding of a name is not in the resolved text, or ''."""
+    """The fault that the last literal binding of a name is not in the resolved text, or ''."""
     parameter = getattr(binding, 'parameter', '')
     of_name = [b for layer in layers for b in layer if getattr(b, 'parameter', '') == parameter]
     if not parameter or of_name[-1] is not binding:
@@ -121,7 +121,7 @@ def _ignored(binding, layers, text):
         ast.literal_eval(repr(binding.value))
     except (ValueError, SyntaxError):
         return ''  # References are compared by loading the text again.
-    return f'{binding} = {binding.value!r} is ignored; it says {values}'
+    return f'{binding} = {binding.value!r} is ignored; the text has {values}'
 
 
 def campaign(count, seed):
@@ -134,16 +134,16 @@ def campaign(count, seed):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / 'case.gin'
         for _ in range(count):
-            text, row, bindings = mutated(rng, texts, names)
+            text, gin_file, bindings = mutated(rng, texts, names)
             if text is not None:
                 path.write_text(text, encoding='utf-8')
             try:
-                wrong, outcome = fault(row if text is None else str(path), bindings)
+                wrong, outcome = fault(gin_file if text is None else str(path), bindings)
             finally:
                 gin.clear_config()
             outcomes[outcome] += 1
             if wrong:
-                failures.append((row, bindings or text, wrong))
+                failures.append((gin_file, bindings or text, wrong))
     return outcomes, failures
 
 
@@ -153,8 +153,8 @@ def main(argv=None):
     parser.add_argument('--seed', type=int, default=0)
     arguments = parser.parse_args(argv)
     outcomes, failures = campaign(arguments.count, arguments.seed)
-    for row, case, wrong in failures:
-        print(f'{row}: {case!r}\n  {wrong}')
+    for gin_file, case, wrong in failures:
+        print(f'{gin_file}: {case!r}\n  {wrong}')
     print(
         f'{arguments.count} cases, seed {arguments.seed}: {dict(outcomes)}, '
         f'{len(failures)} failures'

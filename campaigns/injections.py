@@ -64,8 +64,8 @@ def before_operations(call, folder='/'):
 
     Args:
       call: Function that does not itself change files.
-      folder: Only changes in it or below it count, and those of paths relative to a descriptor, as
-        rmtree has them.
+      folder: Only changes in or below it count, and changes of paths relative to a descriptor, such
+        as those of rmtree.
     """
     fsync, opened = os.fsync, None
 
@@ -97,7 +97,7 @@ def before_operations(call, folder='/'):
 
 
 def kill_before_operation(number, folder='/', only=None):
-    """SIGKILL before the `number`-th operation of `before_operations`; `only`: with this name."""
+    """SIGKILL before the `number`-th operation of `before_operations`, named `only` if given."""
     left = number
 
     def count(operation, _):
@@ -110,7 +110,7 @@ def kill_before_operation(number, folder='/', only=None):
 
 
 def kill_in_save(number):
-    """SIGKILL in the `number`-th save, when its files are written but none is synced."""
+    """SIGKILL in the `number`-th save, when its files are written but not yet synced."""
     from ob2i_tf.training.checkpoints import Checkpoints
 
     save, left = Checkpoints.save, number

@@ -4,12 +4,12 @@ The file operations of a run are recorded, each with the preceding content of it
 record follow the disks that a power cut may leave, in a strict reading of POSIX:
 
 - The content of a file is certain up to its last fsync. Until the next fsync it may be any later
-  content, or a part of one, its end missing or zero; a new file may be empty. The common prefix of
-  all contents since the last fsync remains.
+  content, or a part of one whose end is missing or zero; a new file may be empty. The common prefix
+  of all contents since the last fsync remains.
 - A change of a name in a folder (created, renamed, removed) is certain once the folder itself was
-  synced. Of the changes until then any may be lost and any kept, whatever their order. A rename is
-  one change: either the new name replaces the old one, or everything is as before. Syncing a file
-  does not make its name certain.
+  synced. Any of the changes since then may be lost and any kept, regardless of their order. A
+  rename is one change: either the new name replaces the old one, or everything is as before.
+  Syncing a file does not make its name certain.
 - If the name of a folder is lost, so is everything in it.
 """
 

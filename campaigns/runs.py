@@ -80,7 +80,7 @@ def last_line(printed):
 
 
 def rows(base_dir):
-    """{table: its lines}; those of train.csv without the last column, a rate."""
+    """{table: its lines}; train.csv without its last column, a rate."""
     tables = {name: (Path(base_dir) / f'{name}.csv').read_text().splitlines() for name in TABLES}
     tables['train'] = [line.rpartition(',')[0] for line in tables['train']]
     return tables
@@ -99,7 +99,7 @@ def damaged(base_dir):
 
 
 def one_line(status, printed):
-    """What is wrong with how a rejected or broken run ended; '' if with one clear line."""
+    """The fault in how a rejected or broken run ended; '' if it ended with one clear line."""
     if status not in (1, 2):
         return f'status {status}'
     last = last_line(printed)

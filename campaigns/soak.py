@@ -4,9 +4,9 @@
 
 Each run is a separate process, like the trials of a sweep (TensorFlow never frees everything that
 it allocated for a run). A row per run has the peak resident memory, open files and threads of its
-process; those of this process, which starts all runs; and the size of the run folder. At the end
-the medians of the first and of the last tenth of the runs are compared. Exit status: 1 if one grew
-by more than a twentieth.
+process; the same for this process, which starts all runs; and the size of the run folder. At the
+end the medians over the first and over the last tenth of the runs are compared. Exit status: 1 if
+any grew by more than a twentieth.
 """
 
 import csv

@@ -1,4 +1,4 @@
-"""A sweep of 12 small mazes on 2 cores, which is killed twice, and one of its workers once.
+"""A sweep of 12 small mazes on 2 cores: the sweep is killed twice, and one of its workers once.
 
   python -m campaigns.sweeps
   python -m campaigns.sweeps --gin_file=lsvi_epsilon_linear_mdp.gin   # quicker trials
@@ -6,8 +6,8 @@
 
 At the end each trial must be complete, each of its iterations must be in train.csv once, and no
 trial may have been started again after it was complete. With --nodes, linear MDPs run on a Ray
-cluster of that many nodes on this machine, of which one worker is killed and one node is removed:
-the rows of each trial must be those of an undisturbed run. Exit status: 0 if so.
+cluster of that many nodes on this machine; one worker is killed and one node removed, and the rows
+of each trial must be those of an undisturbed run. Exit status: 0 if all this holds.
 """
 
 import contextlib
@@ -94,7 +94,7 @@ def cluster(count):
 
 
 def on_nodes(base_dir, count, seeds, iterations):
-    """What is wrong with the trials of a sweep that loses a worker and a node, in words."""
+    """Describes what is wrong with the trials of a sweep that loses a worker and a node."""
     bindings = (f'Runner.num_iterations = {iterations}', *LINEAR)
 
     def trials(name):
@@ -162,7 +162,7 @@ def main():
     for number, until in enumerate((3, 7)):
         process = subprocess.Popen(sweep_command)
         wait(process, enough, until)
-        if number:  # One worker dies too, while the sweep lives on.
+        if number:  # A worker is killed too, while the sweep keeps running.
             trial, (program, worker) = halfway(process, trials)
             (worker if arguments.address else program).send_signal(signal.SIGKILL)
             print(f'killed the worker of {trial.base_dir.name}', flush=True)

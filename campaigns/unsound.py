@@ -1,4 +1,4 @@
-"""An environment with a fault of choice; gin files import it as campaigns.unsound."""
+"""An environment with a chosen fault; gin files import it as campaigns.unsound."""
 
 import sys
 import time

@@ -1,9 +1,9 @@
 """From the heads' Q-values to a preference for each action; the agent takes the largest.
 
 A preference function maps q_values [B, K, A] to [B, A]. One that follows the head drawn for the
-episode takes a further argument, `heads` [B]. If it reads q_values[b, heads[b]] only, the decorator
-`followed_head_only` says so, and with a single environment no other head is computed. One that
-draws random numbers takes `seed`, [2] int32, for TensorFlow's stateless functions. Preference
+episode takes a further argument, `heads` [B]. If it reads only q_values[b, heads[b]], the decorator
+`followed_head_only` declares this, and with a single environment no other head is computed. One
+that draws random numbers takes `seed`, [2] int32, for TensorFlow's stateless functions. Preference
 functions are traced without AutoGraph. B is the number of environments, K of heads, A of actions.
 """
 
@@ -94,7 +94,7 @@ def ids_preferences(
 
 @gin.configurable
 def vote_preferences(q_values: Any) -> tf.Tensor:
-    """The number of heads whose greedy action it is, [B, K, A] -> [B, A] float.
+    """The number of heads for which each action is greedy, [B, K, A] -> [B, A] float.
 
     Evaluation acts by this vote (paper, section 5.2); `greedy_actions` breaks ties.
     """
@@ -152,16 +152,18 @@ class Policy:
     ):
         self._posterior = posterior
         self._num_actions = posterior.network.num_actions
-        self._function = preferences
-        self._takes = set(inspect.signature(preferences).parameters)
+        self._preference_function = preferences
+        self._parameters = set(inspect.signature(preferences).parameters)
         self._check(name)
-        if posterior.requires_head_preference and 'heads' not in self._takes:
+        if posterior.requires_head_preference and 'heads' not in self._parameters:
             raise ValueError(
-                f'{_name(posterior)} requires a preference that follows a head, such as '
+                f'{_class_name(posterior)} requires a preference that follows a head, such as '
                 f'@head_preferences, got {preferences.__name__}'
             )
         if xla and not posterior.supports_xla:
-            raise ValueError(f"Runner.xla: 'acting' cannot be compiled with {_name(posterior)}")
+            raise ValueError(
+                f"Runner.xla: 'acting' cannot be compiled with {_class_name(posterior)}"
+            )
         self._followed_head_only = getattr(preferences, 'followed_head_only', False)
         self._tie_break = tie_break
         self._belief = belief
@@ -210,21 +212,21 @@ class Policy:
         return [self._compiled.function]
 
     def _check(self, name):
-        """Traces the preference function, so that a wrong one is rejected before anything runs."""
+        """Traces the preference function, to reject a wrong one before anything runs."""
         options = {'seed': tf.constant([0, 0]), 'heads': tf.constant([0])}
-        options = {key: value for key, value in options.items() if key in self._takes}
+        options = {key: value for key, value in options.items() if key in self._parameters}
         q_values = tf.TensorSpec([1, self._posterior.network.num_heads, self._num_actions])
         check_traced(
             name,
-            lambda q_values: self._function(q_values, **options),
+            lambda q_values: self._preference_function(q_values, **options),
             [q_values],
             (1, self._num_actions),
             'values [B, heads, actions] to preferences [B, actions]',
         )
 
     def _preferences(self, observations, heads, seed):
-        belief_seed, own_seed = split_draws(seed)
-        options = {'seed': own_seed} if 'seed' in self._takes else {}
+        belief_seed, preference_seed = split_draws(seed)
+        options = {'seed': preference_seed} if 'seed' in self._parameters else {}
         if self._belief == 'mean':
             belief_seed = None
         if self._followed_head_only:
@@ -233,10 +235,10 @@ class Policy:
             q_values = self._posterior.mean(observations)
         else:
             q_values = self._posterior.sample(observations, belief_seed)
-        if 'heads' in self._takes:
+        if 'heads' in self._parameters:
             options['heads'] = heads
-        return self._function(q_values, **options)
+        return self._preference_function(q_values, **options)
 
 
-def _name(posterior):
+def _class_name(posterior):
     return type(posterior).__name__

@@ -1,10 +1,10 @@
-"""The agent: acts, records whole episodes, and runs learner steps on schedule.
+"""The agent: acts, records complete episodes, and runs learner steps on schedule.
 
 The path of a transition: `act` chooses an action by a preference over the heads' Q-values
-(acting.py); `observe` appends what the environment returned to the episode in progress, and hands
-a finished Episode to replay (replay.py). `learn` asks the update for a Batch, for which it draws
-transitions from replay and computes bonuses and targets (updates.py, bonuses.py, targets.py), and
-passes the Batch to the learner for one gradient step (learner.py).
+(acting.py). `observe` appends the outcome to the episode in progress, and adds a finished Episode
+to replay (replay.py). `learn` asks the update for a Batch: the update draws transitions from replay
+and computes their bonuses and targets (updates.py, bonuses.py, targets.py). The learner then takes
+one gradient step on that Batch (learner.py).
 """
 
 import contextlib
@@ -29,13 +29,14 @@ _SCHEDULE_POINTS = 10_001
 class Agent:
     """Acts in `num_envs` environments in lockstep and learns from replay.
 
-    A step is three calls: `act`, `learn` and `observe`. A due learner step does not depend on that
-    agent step's outcome, so the environments may play it during `learn`; an episode that ends with
-    it can be drawn from the next learner step on.
+    A step consists of three calls: `act`, `learn` and `observe`. A learner step that is due does
+    not depend on the outcome of the agent step, so the environments may play that step during
+    `learn`; an episode that ends in it can be drawn from the next learner step on.
 
     All periods count agent steps. In a step of several environments each takes one agent step, and
-    one learner step runs for each period completed, so their ratio does not depend on `num_envs`.
-    Parameters that differ between tasks have no default; gin/base/ binds them for each task.
+    one learner step runs per completed period, so the ratio of learner steps to agent steps does
+    not depend on `num_envs`. Parameters that differ between tasks have no default; gin/base/ binds
+    them for each task.
 
     Args:
       learner: QLearner that takes the gradient steps.
@@ -115,23 +116,23 @@ class Agent:
     @property
     def epsilon(self) -> float:
         """Epsilon of the next action."""
-        return 1.0 if self._random_at(self.agent_steps) else self._scheduled_epsilon()
+        return 1.0 if self._acts_randomly(self.agent_steps) else self._scheduled_epsilon()
 
-    def _random_at(self, agent_steps):
+    def _acts_randomly(self, agent_steps):
         return self._warmup == 'random' and agent_steps < self._learning_starts
 
     def _scheduled_epsilon(self):
-        return _scheduled(self._epsilon, self.agent_steps)
+        return _evaluate_schedule(self._epsilon, self.agent_steps)
 
     def check_schedule(self, agent_steps: int) -> None:
-        """Evaluates epsilon over a run of `agent_steps` at up to _SCHEDULE_POINTS points.
+        """Evaluates epsilon at evenly spaced points of a run of `agent_steps`.
 
         Raises:
           ConfigError: The schedule fails, or a value is not a number in 0..1.
         """
         last = _SCHEDULE_POINTS - 1
         for step in sorted({agent_steps * point // last for point in range(_SCHEDULE_POINTS)}):
-            _scheduled(self._epsilon, step)
+            _evaluate_schedule(self._epsilon, step)
 
     @property
     def heads(self) -> np.ndarray:
@@ -170,7 +171,7 @@ class Agent:
                 terminated | truncated,
                 over,
                 self.agent_steps,
-                self._random_at(self.agent_steps),
+                self._acts_randomly(self.agent_steps),
             )
         )
         self.agent_steps += self._num_envs
@@ -203,7 +204,7 @@ class Agent:
         self._recorders = []
 
     def learn(self) -> list[dict[str, float]]:
-        """Runs the learner steps and target copies due with the agent steps to be observed next.
+        """Runs the learner steps and target copies due at the agent steps to be observed next.
 
         Returns:
           A dict per learner step: 'loss', 'q_mean', and the means of the bonuses if targets were
@@ -213,7 +214,7 @@ class Agent:
         return [report for step in range(first, last + 1) for report in self.learn_at(step)]
 
     def learn_at(self, agent_step):
-        """Learns what is due with this agent step, counted from 1; returns the reports."""
+        """Runs what is due at this agent step, counted from 1; returns reports like `learn`."""
         reports = []
         if agent_step > self._learning_starts:
             if agent_step % self._train_period == 0:
@@ -239,8 +240,8 @@ class Agent:
         with self._timers('gradient step'):
             learned, errors = self.learner.step(batch)
         if batch.ids is not None:
-            real = batch.weights > 0
-            self.replay.learned(batch.ids[real], errors[real])
+            is_real = batch.weights > 0
+            self.replay.learned(batch.ids[is_real], errors[is_real])
         return [{**learned, **report}]
 
     def _draw_heads(self, count):
@@ -262,7 +263,7 @@ class Agent:
         self._postponed = state['postponed']
 
 
-def _scheduled(epsilon, agent_steps):
+def _evaluate_schedule(epsilon, agent_steps):
     """The value of a schedule, checked to be a number in 0..1."""
     try:
         value = epsilon(agent_steps)
@@ -280,9 +281,9 @@ def _scheduled(epsilon, agent_steps):
 
 
 class _Recorder:
-    """An episode in progress, from the stack by which its first action is chosen.
+    """An episode in progress; `first_stack` is the stack that its first action is chosen by.
 
-    It copies all frames, since environments may use their buffers again.
+    It copies all frames, since environments may reuse their buffers.
     """
 
     def __init__(self, first_stack, history):

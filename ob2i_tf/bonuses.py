@@ -1,8 +1,8 @@
 """Exploration bonuses for the targets: B for the reward and B~ for the next value.
 
-An update (updates.py) draws transitions from replay, hands them to a Bonus as an Experience, and
-adds alpha_1 B and alpha_2 B~ to the targets (targets.py). A bonus never enters replay: it is
-computed anew, with the networks of that moment, each time that targets are.
+An update (updates.py) draws transitions from replay, passes them to a Bonus as an Experience, and
+adds alpha_1 B and alpha_2 B~ to the targets (targets.py). A bonus is never stored in replay: it is
+recomputed with the current networks whenever targets are computed.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ def ensemble_std(q_values: Any) -> tf.Tensor:
       [..., A], the population standard deviation over the heads.
     """
     q_values = floating(q_values)
-    # Shifted by the first head, equal heads are exactly 0, however their mean would round.
+    # Subtracting the first head makes equal heads exactly 0, however their mean would round.
     shifted = q_values - tf.stop_gradient(q_values[..., :1, :])
     deviations = shifted - tf.reduce_mean(shifted, axis=-2, keepdims=True)
     variance = tf.reduce_mean(tf.square(deviations), axis=-2)
@@ -48,11 +48,11 @@ class Bonus(tf.Module):
     """Interface of a bonus.
 
     `__call__` is compiled once, without AutoGraph: Python `if` and `for` over tensors do not work.
-    Make variables in `build`; checkpoints keep them. It runs whenever targets are computed, so it
-    sees draws from replay, the same transition many times, and not each visit once.
+    Create variables in `build`; checkpoints keep them. A bonus is computed whenever targets are: it
+    sees transitions as they are drawn from replay, possibly many times, not each visit once.
 
     Attributes:
-      needs_whole_episodes: Whether the rows of an Experience must be whole episodes, in order.
+      needs_whole_episodes: Whether the rows of an Experience must be complete episodes, in order.
     """
 
     needs_whole_episodes = False
@@ -75,8 +75,8 @@ class Bonus(tf.Module):
         Returns:
           (B, B~, (mean of B, mean of B~)). B [n] belongs to the pairs (s, a), B~ [n, A] to the
           actions at s', both ready for the target, before their weights alpha. The means are
-          scalars, taken before normalisation; rows whose discount is 0 do not count in the mean of
-          B~, which is NaN if all are.
+          scalars, taken before normalisation; the mean of B~ leaves out rows whose discount is 0,
+          and is NaN if no row remains.
         """
         raise NotImplementedError
 
@@ -107,7 +107,7 @@ class UcbBonus(Bonus):
         """See Bonus. Raises a ConfigError if `statistic` cannot be traced."""
         del frame_shape, seed
         if num_heads == 1:
-            logging.warning('UcbBonus changes nothing: the standard deviation of one head is 0.')
+            logging.warning('UcbBonus has no effect: the standard deviation of one head is 0.')
         check_traced(
             'UcbBonus.statistic',
             self._statistic,
@@ -129,8 +129,8 @@ class UcbBonus(Bonus):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """B [n] and B~ [n, A], as they enter the targets.
 
-        The moments are those of the paper's B~ in R^{K x T}, the bonus at each head's a'. Rows
-        whose discount is 0 do not count: no target reads their B~.
+        The moments are taken over the paper's B~ in R^{K x T}, the bonus at each head's a'. Rows
+        whose discount is 0 do not count, since no target reads their B~.
         """
         if not self.normalize_next_bonus:
             return reward_bonus, next_bonus
@@ -146,13 +146,13 @@ class RndBonus(Bonus):
     """Random network distillation, the error in predicting a random network (Burda et al. 2019).
 
     The bonus of a state is the predictor's mean squared error on its newest frame, divided by a
-    running standard deviation. B is the bonus of s; B~ is the bonus of s' for every action (of s at
-    a terminal, whose s' is unspecified): "an independent RND network to generate RND-bonus for each
-    state", "added to both the immediate reward and next-Q" (paper, section 5.4, which leaves the
-    rest open). Frames are whitened by the moments of all frames for which targets were computed,
-    and clipped to +-5.
+    running standard deviation. B is the bonus of s. B~ is the bonus of s', the same for every
+    action; at a terminal, where s' is unspecified, it is the bonus of s. In the paper's words, "an
+    independent RND network to generate RND-bonus for each state", "added to both the immediate
+    reward and next-Q" (section 5.4, which leaves the rest open). Frames are whitened by the moments
+    of all frames for which targets were computed, and clipped to +-5.
 
-    After each computation the predictor learns from the frames that the bonus was computed for.
+    After each computation the predictor learns from the frames that it was computed for.
 
     Args:
       conv_layers: (filters, kernel size, stride) of both networks, leaky ReLU.
@@ -220,15 +220,15 @@ class RndBonus(Bonus):
         reward_bonus = state if self._reward_state == 'state' else next_state
         next_mean = chunks.mean_of_rows(next_state[:, None], experience.discounts > 0)
         means = tf.reduce_mean(reward_bonus), next_mean
-        sums = reward_bonus
+        discounted_sums = reward_bonus
         if self.needs_whole_episodes:
             same_episode = experience.obs_rows[1:] == experience.next_obs_rows[:-1]
             same_episode = tf.concat([[False], same_episode], axis=0)
-            kept = self._discount * tf.cast(same_episode, tf.float32)
-            sums = tf.scan(
-                lambda sum_, row: row[0] * sum_ + row[1], (kept, reward_bonus), initializer=0.0
+            decays = self._discount * tf.cast(same_episode, tf.float32)
+            discounted_sums = tf.scan(
+                lambda total, row: row[0] * total + row[1], (decays, reward_bonus), initializer=0.0
             )
-        self.bonus_std.update(sums)
+        self.bonus_std.update(discounted_sums)
         next_bonus = tf.zeros_like(experience.next_q[:, 0]) + next_state[:, None]
         with tf.control_dependencies([errors]):
             chunks.for_each_chunk(
@@ -277,8 +277,8 @@ def _rnd_network(frame_shape, conv_layers, dense_layers, seed):
     layers = [tf.keras.layers.Input(frame_shape)]
     if conv_layers and len(frame_shape) not in (2, 3):
         raise ValueError(
-            f'RndBonus.conv_layers need images, got frames of shape {tuple(frame_shape)}: bind () '
-            'to have dense layers only'
+            f'RndBonus.conv_layers need images, got frames of shape {tuple(frame_shape)}; bind () '
+            'for dense layers only'
         )
     if conv_layers and len(frame_shape) == 2:
         layers.append(tf.keras.layers.Reshape((*frame_shape, 1)))

@@ -19,9 +19,9 @@ def map_chunks(
 
     Args:
       function: Maps two scalar tensors to rows start .. end - 1 of the result.
-      count: Scalar tensor, or an int, which leaves no loop for XLA.
+      count: Scalar tensor; or an int, which unrolls the loop (for XLA).
       size: Rows per chunk.
-      result: TensorSpec of the complete result, its number of rows None.
+      result: TensorSpec of the complete result, with None for its number of rows.
     """
     if isinstance(count, int):
         starts = range(0, count, size)
@@ -43,7 +43,7 @@ def for_each_chunk(function: Callable, count: int | tf.Tensor, size: int) -> Non
 
     Args:
       function: See map_chunks.
-      count: Scalar tensor, or an int, which leaves no loop for XLA.
+      count: See map_chunks.
       size: Rows per chunk.
     """
     if isinstance(count, int):
@@ -51,11 +51,11 @@ def for_each_chunk(function: Callable, count: int | tf.Tensor, size: int) -> Non
             function(start, min(start + size, count))
         return
 
-    def one_slice(start):
+    def one_chunk(start):
         function(start, tf.minimum(start + size, count))
         return (start + size,)
 
-    tf.while_loop(lambda start: start < count, one_slice, (0,), parallel_iterations=1)
+    tf.while_loop(lambda start: start < count, one_chunk, (0,), parallel_iterations=1)
 
 
 def mean_of_rows(values: tf.Tensor, counted: tf.Tensor) -> tf.Tensor:

@@ -105,7 +105,7 @@ def _set_up_streams():
     for number in range(3):
         try:
             os.fstat(number)
-        except OSError:  # Else the next file gets this number, and C++ code writes to it.
+        except OSError:  # The next file would get this number, and C++ code would write to it.
             os.open(os.devnull, os.O_RDWR)
     sys.stdout = sys.stdout or open(os.devnull, 'w')
     sys.stderr = sys.stderr or open(os.devnull, 'w')

@@ -2,11 +2,11 @@
 
   python -m ob2i_tf.demo
 
-In Deep Sea only twenty right moves in a row reach the treasure, and each costs a little. Three
-methods train side by side, one core each, with a line of progress per method. Then a page shows
-when each found the treasure and where it has been; it opens in a browser if there is one. Started
-again, the demo shows the finished runs at once, and resumes interrupted ones.
-Exit status: 0 complete, 1 a run failed or was stopped.
+In Deep Sea only twenty moves to the right in a row reach the treasure, and each costs a little.
+Three methods train side by side, one core each, with a line of progress per method. Then a page
+shows when each found the treasure and where it has been; it opens in a browser if there is one. If
+started again, the demo shows finished runs at once and resumes interrupted ones.
+Exit status: 0 if complete, 1 if a run failed or was stopped.
 """
 
 import os
@@ -24,12 +24,12 @@ from ob2i_tf.training import main as program
 from ob2i_tf.training.run_folder import RunFolder
 
 with cli.extra('demo'):
-    import bsuite  # noqa: F401  The environment needs it, so say so before anything runs.
+    import bsuite  # noqa: F401  The environment needs it; fail before anything runs.
 
     from ob2i_tf.analysis.templates import render
 
 METHODS = {
-    'OB2I': 'ten heads with fixed random priors; a bonus where they disagree, passed on backwards',
+    'OB2I': 'ten heads with fixed random priors; a bonus where they disagree, propagated backwards',
     'BootDQN': 'ten heads with fixed random priors; each episode follows one of them',
     'DQN': 'one head; random actions, fewer and fewer of them',
 }
@@ -60,7 +60,7 @@ def trials(base_dir: str | Path, seed: int) -> dict[str, sweep.Trial]:
 
 
 def train(runs: dict[str, sweep.Trial], processes: int) -> list[sweep.Trial]:
-    """Trains what is not complete, with a line of progress per run; returns what is then missing.
+    """Trains the incomplete runs, with a line of progress each; returns those still incomplete.
 
     Args:
       runs: {method: run}.
@@ -107,7 +107,7 @@ def treasures(folder: RunFolder) -> list[bool]:
 
 
 def paths(folder: RunFolder) -> list[str]:
-    """The way of each episode through the sea: its column at each depth, one base-36 digit each."""
+    """The path of each episode through the sea: its column at each depth, as a base-36 digit."""
     with program.stderr_held_back():
         from ob2i_tf.replay import EpisodeReplay
         from ob2i_tf.training import checkpoints, system

@@ -1,4 +1,4 @@
-"""Errors the user can fix: the program ends with one line that says how, not with a traceback."""
+"""Errors the user can fix: the program ends with a line of explanation instead of a traceback."""
 
 
 class UserError(Exception):

@@ -4,11 +4,11 @@
 
 For every run at or below the paths, the newest intact checkpoint plays in the environment of that
 run with its evaluation epsilon; nothing is written into a run folder. Each row is one game: run
-(absolute path of its folder), agent_steps (taken by the run before), preferences, game (its
-number), score (sum of raw rewards), length (agent steps). A game longer than --max_steps is cut off
-there. Rows are written to FILE.playing, which replaces FILE at the end if any game was played. A
+(absolute path of its folder), agent_steps (of the checkpoint), preferences, game (its number),
+score (sum of raw rewards), length (agent steps). A game longer than --max_steps is cut off there.
+Rows are written to FILE.playing, which replaces FILE at the end if any game was played. A
 config.gin may import modules of installed distributions, and others that --allow_imports names.
-Exit status: 0 all runs were played, 1 some could not be, 2 the command line is wrong.
+Exit status: 0 if all runs were played, 1 if some could not be, 2 if the command line is wrong.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from ob2i_tf.config import installed
 from ob2i_tf.errors import UserError
 from ob2i_tf.training.run_folder import find_runs
 
-if TYPE_CHECKING:  # They import TensorFlow.
+if TYPE_CHECKING:  # These modules import TensorFlow.
     from ob2i_tf.acting import Policy
     from ob2i_tf.training.restore import TrainedAgent
 

@@ -33,8 +33,8 @@ def huber(targets: tf.Tensor, q_values: tf.Tensor) -> tf.Tensor:
 class QLearner(tf.Module):
     """Regresses the network on batches of targets.
 
-    The loss is the mean over batch and heads of loss(target, Q^k(s, a)); rows of weight 0 do not
-    count, and a head that a mask leaves out of a row adds 0 to it.
+    The loss is the mean over batch and heads of loss(target, Q^k(s, a)). Rows of weight 0 do not
+    count, and a head that is masked out of a row contributes 0.
 
     Args:
       network: Online network, with its variables.
@@ -119,7 +119,7 @@ class QLearner(tf.Module):
     def compiled_step(self, batch: types.Batch) -> Compiled:
         """The step, compiled for batches like this one, with any number of rows."""
         if self._compiled_step is None:
-            # One trace for all sizes, so that a resumed run computes as one that never stopped.
+            # One trace for all sizes, so that a resumed run computes like an uninterrupted one.
             signature = [tf.TensorSpec((None, *x.shape[1:]), x.dtype) for x in batch[:-1]]
             self._compiled_step = Compiled(self._step, signature, self._xla)
         return self._compiled_step
@@ -156,8 +156,8 @@ def check_finite(when: str, **modules: tf.Module) -> None:
     """Raises NotFiniteError, naming the variable, unless all variables of the modules are finite.
 
     Args:
-      when: Time of the check, which ends the message.
-      **modules: tf.Module by name; the first names a variable that several share.
+      when: Time of the check, appended to the message.
+      **modules: tf.Module by name; a variable that several share is reported under the first name.
     """
     checked_ids = set()
     for name, module in modules.items():

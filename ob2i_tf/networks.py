@@ -1,7 +1,7 @@
 """The Q-network: a convolutional trunk and K heads, each with a separate hidden layer.
 
-`QNetwork` states what a network is to the rest of the package, with defaults. D is the number of
-trunk features, H of hidden units of a head, K of heads, A of actions.
+`QNetwork` is the interface that the rest of the package relies on, with defaults. D is the number
+of trunk features, H of hidden units per head, K of heads, A of actions.
 """
 
 import functools
@@ -165,7 +165,7 @@ class QNetwork(tf.keras.Model):
     """Interface of networks; a subclass sets `num_heads` and `num_actions` and defines `call`.
 
     `call(observations, seed=None)` maps [B, *stack] to the values [B, K, A] of all heads, float32.
-    `seed`, [2] int, is for stateless draws of a network that acts at random; others ignore it. The
+    `seed`, [2] int, is for the stateless draws of a stochastic network; others ignore it. The
     constructor takes the number of actions, `seed` and `prior_seed`, see `training/build.py`.
 
     Attributes:
@@ -186,7 +186,7 @@ class QNetwork(tf.keras.Model):
         Args:
           observations: Observations, [B, *stack].
           heads: Head of each observation, [B] int32.
-          seed: Seed of a random network, see `call`.
+          seed: Seed of a stochastic network, see `call`.
 
         Returns:
           q_values [B, k, A] and heads [B], such that q_values[b, heads[b]] belongs to the followed
@@ -224,8 +224,8 @@ class MultiHeadQNetwork(QNetwork):
       noise: Noise of the heads' layers, 'factorised' or 'independent', see HeadLayer; None: none.
       prior_scale: s > 0 adds s p_k to head k, where p is a network of the same shape that is never
         trained (Osband et al. 2018). The released code has 3, but disables it.
-      value_scale: Factor on the values without the prior's. Weights and steps of the usual size
-        then stand for values of this size; the maze's are in the hundreds.
+      value_scale: Factor on the values, not on the prior's. With it, weights and optimizer steps of
+        the usual size represent values of this size; those of the maze are in the hundreds.
       train_output: Whether gradients reach the last layer; if not, a posterior sets it.
       precision: 'float32', or 'bfloat16' for the convolutions and the heads' hidden product, meant
         for GPUs; weights, the last layer, the values and all later results stay float32.
@@ -338,7 +338,7 @@ class MultiHeadQNetwork(QNetwork):
     def followed_head(
         self, observations: Any, heads: Any, seed: Any = None
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Of a single observation, the followed head alone is computed: [1, 1, A]."""
+        """For a single observation only the followed head is computed, [1, 1, A]."""
         if observations.shape[0] == 1:
             return self(observations, seed, heads[0]), tf.zeros_like(heads)
         return super().followed_head(observations, heads, seed)
@@ -389,12 +389,12 @@ class IndependentQNetworks(QNetwork):
         """A single observation passes through one network only."""
         if observations.shape[0] != 1:
             return super().followed_head(observations, heads, seed)
-        each = self.networks[0].num_heads
+        heads_per_network = self.networks[0].num_heads
         branches = [
-            functools.partial(network.followed_head, observations, heads % each, seed)
+            functools.partial(network.followed_head, observations, heads % heads_per_network, seed)
             for network, seed in zip(self.networks, split_draws(seed, len(self.networks)))
         ]
-        return tf.switch_case(heads[0] // each, branches)
+        return tf.switch_case(heads[0] // heads_per_network, branches)
 
     def copy_from(self, head: int) -> None:
         """Makes all networks equal to the one that has this head."""
@@ -412,18 +412,18 @@ def build(network: Any, observation_shape: Sequence[int], dtype: Any) -> Any:
     """Creates the variables of `network` for stacks of this shape; returns the network.
 
     Raises:
-      ValueError: It is no QNetwork, it cannot take stacks of this shape, or it returns other values
-        than a QNetwork does.
+      ValueError: It is not a QNetwork, it cannot take stacks of this shape, or its values do not
+        have the shape and type of a QNetwork's.
     """
     name = type(network).__name__
     if not isinstance(network, QNetwork):
-        raise ValueError(f'{name} is no QNetwork, which networks are to extend')
+        raise ValueError(f'{name} is not a QNetwork; a network must be a subclass of it')
     returns = 'observations [B, ...] and a seed to float32 [B, num_heads, num_actions]'
     try:
         q_values = network(tf.zeros((1, *observation_shape), dtype), tf.constant([0, 0]))
         expected = tf.TensorSpec((1, network.num_heads, network.num_actions))
     except (TypeError, AttributeError) as error:
-        reason = f'{type(error).__name__}: {_reason(error)}'
+        reason = f'{type(error).__name__}: {_keras_message(error)}'
         raise ValueError(f'{name} must map {returns}, but fails with {reason}') from error
     except (ValueError, tf.errors.InvalidArgumentError) as error:
         part = type(getattr(network, 'networks', [network])[0])
@@ -436,7 +436,7 @@ def build(network: Any, observation_shape: Sequence[int], dtype: Any) -> Any:
     return network
 
 
-def _reason(error):
+def _keras_message(error):
     """Keras' message, without the line on where it was raised."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     first, *others = lines or [type(error).__name__]
@@ -457,7 +457,7 @@ def shape_error(
     why = f' with its layers as bound, such as {layers}' if layers else ''
     return ValueError(
         f'{name} cannot take observations of shape {tuple(observation_shape)}{why}: '
-        f'{_reason(error)}'
+        f'{_keras_message(error)}'
     )
 
 

@@ -17,14 +17,14 @@ from ob2i_tf.parameters import AtLeast, checked
 @gin.configurable
 @checked
 class ReleasedUcbBonus(bonuses.UcbBonus):
-    """A UcbBonus whose B is divided by its running standard deviation, too.
+    """A UcbBonus that also divides B by its running standard deviation.
 
-    The moments are updated once per minibatch, before its rows are divided, and terminals count in
-    those of B~.
+    The moments are updated once per minibatch, before its rows are divided. Terminals count in the
+    moments of B~.
 
     Args:
-      normalize_reward_bonus: Whether B is divided; the flag is always true with --ebu, since a
-        stray comma makes it a tuple.
+      normalize_reward_bonus: Whether B is divided; with --ebu the released code always divides it,
+        since a stray comma turns its flag into a tuple.
       prior_count: See RunningStd.
       normalizer_batch: Rows per update of the moments, from the end backwards.
       **keywords: See UcbBonus.
@@ -66,9 +66,9 @@ class ReleasedUcbBonus(bonuses.UcbBonus):
             parts = [normalized(max(0, end - self._normalizer_batch), end) for end in ends]
             return tf.concat(parts[::-1], axis=0)
 
-        def normalize_rows(end, later):
+        def normalize_rows(end, later_rows):
             start = tf.maximum(0, end - self._normalizer_batch)
-            return start, tf.concat([normalized(start, end), later], axis=0)
+            return start, tf.concat([normalized(start, end), later_rows], axis=0)
 
         shape = tf.TensorShape([None, *bonus.shape[1:]])
         return tf.while_loop(
@@ -91,7 +91,7 @@ class ReleasedEpisodeReplay(replay.EpisodeReplay):
       **keywords: See EpisodeReplay.
 
     Raises:
-      ValueError: As EpisodeReplay, or `capacity_episodes` leaves no episode to draw.
+      ValueError: See EpisodeReplay; or `capacity_episodes` leaves no episode to draw.
     """
 
     def __init__(
@@ -117,15 +117,15 @@ class ReleasedEpisodeReplay(replay.EpisodeReplay):
 
 @gin.configurable
 class ReleasedEpisodicUpdate(updates.EpisodicUpdate):
-    """Fills the last minibatch of an episode up with the last transitions of another one.
+    """Fills up the last minibatch of an episode with the last transitions of another one.
 
-    That one is drawn together with the first, and the targets of its transitions are its own.
+    Both are drawn together, and targets are computed separately within each.
 
     Args:
       *arguments, **keywords: See EpisodicUpdate.
 
     Raises:
-      ValueError: As EpisodicUpdate, or the batching is not 'chunks'.
+      ValueError: See EpisodicUpdate; or the batching is not 'chunks'.
     """
 
     def __init__(self, *arguments, **keywords):
@@ -138,7 +138,7 @@ class ReleasedEpisodicUpdate(updates.EpisodicUpdate):
 
     def draw_episodes(self) -> list[types.Episode]:
         (episode,) = super().draw_episodes()
-        missing = -len(episode.actions) % self.batch_size
-        if not missing:
+        num_missing = -len(episode.actions) % self.batch_size
+        if not num_missing:
             return [episode]
-        return [updates.tail(self.replay.sample_episode(), missing), episode]
+        return [updates.tail(self.replay.sample_episode(), num_missing), episode]

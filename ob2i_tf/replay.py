@@ -32,7 +32,7 @@ _Count = Annotated[int, AtLeast(1)]
 _FIELDS = ('action', 'reward', 'discount')
 STEP = np.dtype(list(zip(_FIELDS, ('<i4', '<f4', '<f4'))))
 
-_OWN_PAGES_BYTES = 2**16
+_SEPARATE_PAGES_BYTES = 2**16
 
 
 class EmptyReplayError(RuntimeError):
@@ -52,9 +52,9 @@ class EpisodeReplay:
 
     Episodes have indices 0 .. num_episodes - 1, oldest first, and transitions have ids, their
     numbers in order of arrival. A subclass that draws episodes by another rule overrides
-    `draw_episode` or `candidates`. It follows the contents by extending `append` and `drop_oldest`,
-    one call per episode that arrives or leaves, and `learned`; with `state` and `set_state` it
-    keeps data in checkpoints beyond the episodes and `rng`.
+    `draw_episode` or `candidates`. To keep track of the contents it extends `append` and
+    `drop_oldest`, called once per episode that arrives or leaves, and `learned`. Through `state`
+    and `set_state` it keeps further data in checkpoints, besides the episodes and `rng`.
 
     Args:
       observation_shape: Shape of a single frame.
@@ -66,7 +66,7 @@ class EpisodeReplay:
 
     Attributes:
       observation_shape, observation_dtype, history, capacity_transitions, capacity_episodes: See
-        Args; infinity: any number of episodes.
+        Args; capacity_episodes is infinite if it was None.
       rng: NumPy generator of all draws.
 
     Raises:
@@ -125,7 +125,7 @@ class EpisodeReplay:
 
     @property
     def first_episode(self) -> int:
-        """Number of the oldest stored episode in order of arrival; if none, of the next one."""
+        """Number, in order of arrival, of the oldest stored episode; if none, of the next one."""
         return self._first_episode
 
     @property
@@ -165,9 +165,9 @@ class EpisodeReplay:
             context = np.asarray(context)
             self._check_frames('context', context, self.history - 1)
         steps = np.empty(length, STEP)
-        steps['action'] = _checked('actions', episode.actions, length, 'iu')
-        steps['reward'] = _checked('rewards', episode.rewards, length, 'iuf')
-        steps['discount'] = _checked('discounts', episode.discounts, length, 'iuf')
+        steps['action'] = _validated('actions', episode.actions, length, 'iu')
+        steps['reward'] = _validated('rewards', episode.rewards, length, 'iuf')
+        steps['discount'] = _validated('discounts', episode.discounts, length, 'iuf')
         if length > self.capacity_transitions:
             raise EpisodeTooLongError(
                 f'an episode of {length:,} transitions does not fit into a replay of '
@@ -192,7 +192,7 @@ class EpisodeReplay:
         return self.sample_episodes(1)[0]
 
     def sample_episodes(self, num_transitions: int) -> list[Episode]:
-        """Episodes with at least `num_transitions` in total, drawn one by one as `sample_episode`.
+        """Episodes of at least `num_transitions` in all, each drawn as by `sample_episode`.
 
         Raises:
           EmptyReplayError: `can_sample` is False.
@@ -208,7 +208,7 @@ class EpisodeReplay:
             num_transitions -= self.episode_length(indices[-1])
         context = self.history - 1
         return [
-            Episode(frames[context:], *_columns(steps), frames[:context], self._bounds[index])
+            Episode(frames[context:], *_split_steps(steps), frames[:context], self._bounds[index])
             for index, (frames, steps) in zip(indices, self._read(indices))
         ]
 
@@ -221,7 +221,7 @@ class EpisodeReplay:
             sum of their rewards, its discount the product of their discounts.
 
         Raises:
-          EmptyReplayError: no complete episode is stored.
+          EmptyReplayError: No complete episode is stored.
         """
         if not self.num_transitions:
             raise EmptyReplayError('no transition to sample: replay holds 0 complete episodes')
@@ -232,11 +232,11 @@ class EpisodeReplay:
         columns = np.empty(n, STEP)
         for row, ((frames, steps), t) in enumerate(zip(self._read(indices), times)):
             steps = steps[t : t + n_steps]
-            columns[row] = (steps['action'][0], *_discounted(steps))
+            columns[row] = (steps['action'][0], *_n_step_return(steps))
             windows.append(frames[t : t + self.history])
             next_windows.append(frames[t + len(steps) :][: self.history])
         return Transitions(
-            stack_windows(windows), *_columns(columns), stack_windows(next_windows), ids
+            stack_windows(windows), *_split_steps(columns), stack_windows(next_windows), ids
         )
 
     def draw_episode(self, candidates: range) -> int:
@@ -256,7 +256,7 @@ class EpisodeReplay:
         """
         row = self._free_rows.pop() if self._free_rows else self.num_episodes
         with tf.device('CPU:0'):
-            if frames.nbytes < _OWN_PAGES_BYTES:
+            if frames.nbytes < _SEPARATE_PAGES_BYTES:
                 frames = tf.convert_to_tensor(frames)
             else:
                 frames = tf.experimental.dlpack.from_dlpack(frames.__dlpack__())  # No copy.
@@ -309,21 +309,21 @@ class EpisodeReplay:
         return self._read([index])[0]
 
     def indices_of(self, ids: np.ndarray) -> np.ndarray:
-        """Indices [n] int64 of the episodes that hold transitions with ids [n]; -1: no longer."""
+        """Indices [n] int64 of the episodes that hold the transitions ids [n]; -1 if they left."""
         return np.array([bisect.bisect_right(self._bounds, i) - 1 for i in ids.tolist()], np.int64)
 
     def new_frames(self, length: int) -> np.ndarray:
         """Uninitialised frames for `append`, for an episode of `length` transitions."""
         shape = (self.history + length, *self.observation_shape)
         size = math.prod(shape) * self.observation_dtype.itemsize
-        if size < _OWN_PAGES_BYTES:
+        if size < _SEPARATE_PAGES_BYTES:
             return np.empty(shape, self.observation_dtype)
         # Separate pages return to the system when the episode leaves. On the heap, episodes of many
         # lengths that arrive and leave take half as much memory again.
         try:
             pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except OSError as error:
-            raise MemoryError(f'no {size:,} bytes for an episode: {error.strerror}') from error
+            raise MemoryError(f'{size:,} bytes for an episode: {error.strerror}') from error
         return np.frombuffer(pages, self.observation_dtype).reshape(shape)
 
     def clear(self, first_episode: int = 0, first_transition: int = 0) -> None:
@@ -344,9 +344,9 @@ class EpisodeReplay:
     def _read(self, indices):
         """[(frames, steps)] of the episodes at `indices`, as read-only views of the table."""
         rows = [self._rows[index] for index in indices]
-        unseen = [row for row in dict.fromkeys(rows) if row not in self._views]
-        if unseen:
-            self._views.update(zip(unseen, self._read_table(unseen)))
+        uncached = [row for row in dict.fromkeys(rows) if row not in self._views]
+        if uncached:
+            self._views.update(zip(uncached, self._read_table(uncached)))
         return [self._views[row] for row in rows]
 
     def _read_table(self, rows):
@@ -371,14 +371,14 @@ class EpisodeReplay:
         return [(f, s.reshape(-1).view(STEP)) for f, s in zip(frames, steps)]
 
 
-def _checked(name, values, length, kinds):
+def _validated(name, values, length, dtype_kinds):
     values = np.asarray(values)
-    if values.dtype.kind not in kinds or values.shape != (length,):
-        kind = 'integers' if kinds == 'iu' else 'numbers'
+    if values.dtype.kind not in dtype_kinds or values.shape != (length,):
+        kind = 'integers' if dtype_kinds == 'iu' else 'numbers'
         raise ValueError(
             f'Episode.{name}: expected {kind} ({length},), got {values.dtype} {values.shape}'
         )
-    if kinds == 'iu':
+    if dtype_kinds == 'iu':
         return values
     with np.errstate(over='ignore'):
         values = values.astype(np.float32)
@@ -388,7 +388,7 @@ def _checked(name, values, length, kinds):
     return values
 
 
-def _discounted(steps):
+def _n_step_return(steps):
     """The discounted sum of the rewards, and the product of the discounts."""
     total, factor = 0.0, 1.0
     for reward, discount in zip(steps['reward'].tolist(), steps['discount'].tolist()):
@@ -397,6 +397,6 @@ def _discounted(steps):
     return total, factor
 
 
-def _columns(steps: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _split_steps(steps: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     actions, rewards, discounts = (np.ascontiguousarray(steps[name]) for name in _FIELDS)
     return actions, rewards, discounts

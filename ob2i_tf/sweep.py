@@ -8,14 +8,14 @@
 A trial is one run, in <base_dir>/<gin file>/<values>/<task>/seed<seed>; its output goes to
 seed<seed>.log beside that folder. Trials run on the cores of this machine or, with --address, on
 Ray: 'local' means Ray on this machine, which distributes its GPUs; any other address is a cluster,
-whose machines must share the folder. Run again, the sweep runs the trials that are not complete; an
-interrupted trial resumes from its checkpoint, wherever it is started next. A trial that ends
-without a new checkpoint is restarted at most --retries times, and a trial whose folder or
+whose machines must share the folder. If the command is repeated, the sweep runs the trials that are
+not complete; an interrupted trial resumes from its checkpoint, wherever it is started next. A trial
+that ends without a new checkpoint is restarted at most --retries times, and a trial whose folder or
 checkpoints vanish is not restarted. A folder that holds a run with another configuration stops the
 sweep before anything runs; a larger num_iterations extends finished trials. --print writes a shell
 command per trial instead, for other schedulers.
-Exit status: 0 all trials are complete, 1 some are not, 2 the command line or a configuration is
-wrong.
+Exit status: 0 if all trials are complete, 1 if some are not, 2 if the command line or a
+configuration is wrong.
 """
 
 import collections
@@ -209,7 +209,7 @@ def attempt(
       base_dir: Run folder, an absolute path.
       working_directory: Working directory of the program.
       threads: Number of threads of the program.
-      should_stop: Called regularly. Once it returns True, or at a KeyboardInterrupt, with which Ray
+      should_stop: Called regularly. Once it returns True, or on a KeyboardInterrupt, by which Ray
         cancels tasks, the program gets SIGTERM or is not started.
 
     Returns:
@@ -295,7 +295,7 @@ class RayExecutor:
     Args:
       address: Address of a cluster; 'local' starts Ray on this machine.
       cpus: Cores per trial.
-      gpus: GPUs per trial, possibly a fraction; None: one if there are any, else none.
+      gpus: GPUs per trial, possibly a fraction; None: one if the cluster has any, else none.
       capacity: Number of simultaneous attempts; None: as many as the cores allow.
     """
 

@@ -1,8 +1,8 @@
 """Regression targets: one-step and backward induction (paper, section 3.2 and Algorithm 2).
 
-The place in a transition's path: replay stores it as a part of its Episode; an update (updates.py)
-draws episodes, computes Q~ with the target network and the bonuses B and B~ (bonuses.py), and calls
-one of the two functions below; learner.py then regresses Q^k(s, a) on the results.
+The path of a transition: replay stores it as part of an Episode. An update (updates.py) draws
+episodes, computes Q~ with the target network and the bonuses B and B~ (bonuses.py), and calls one
+of the two functions below. The learner (learner.py) then regresses Q^k(s, a) on the results.
 
 Pure functions of arrays, in float32; they run eagerly and inside `tf.function`, for any T. T is the
 number of transitions of an episode, B of a batch, K the number of heads, A the number of actions.
@@ -60,11 +60,11 @@ def one_step(
       ValueError: Shapes disagree.
     """
     rewards, discounts, next_q, alpha_1, alpha_2 = map(
-        _floats, (rewards, discounts, next_q, alpha_1, alpha_2)
+        _float32, (rewards, discounts, next_q, alpha_1, alpha_2)
     )
-    reward_bonus = tf.zeros_like(rewards) if reward_bonus is None else _floats(reward_bonus)
-    next_bonus = tf.zeros_like(next_q[:, 0]) if next_bonus is None else _floats(next_bonus)
-    selector_q = next_q if online_next_q is None else _floats(online_next_q)
+    reward_bonus = tf.zeros_like(rewards) if reward_bonus is None else _float32(reward_bonus)
+    next_bonus = tf.zeros_like(next_q[:, 0]) if next_bonus is None else _float32(next_bonus)
+    selector_q = next_q if online_next_q is None else _float32(online_next_q)
     next_actions = argmax_actions(selector_q) if next_actions is None else next_actions
     next_actions = tf.cast(next_actions, tf.int32)
     tf.debugging.assert_shapes(
@@ -78,7 +78,7 @@ def one_step(
             (next_actions, 'BK'),
         ]
     )
-    value = _at(next_q, next_actions)
+    value = _select(next_q, next_actions)
     value += alpha_2 * tf.gather(next_bonus, next_actions, batch_dims=1)
     return (rewards + alpha_1 * reward_bonus)[:, None] + discounts[:, None] * value
 
@@ -130,10 +130,10 @@ def backward_induction(
       alpha_1: Weight of reward_bonus.
       alpha_2: Weight of next_bonus.
       greedy: One of GREEDY_READINGS.
-      mask_next_bonus: Whether B~ has the factor 1{a' != a_{t+1}}.
-      is_last: [T] bool, the last row of each episode, if the rows are several whole episodes in
-        succession; None: they are one episode.
-      next_actions: [T, K] int, takes the place of the argmax before the loop; 'updated' has none.
+      mask_next_bonus: Whether B~ is multiplied by 1{a' != a_{t+1}}.
+      is_last: [T] bool, marks the last row of each episode if the rows hold several complete
+        episodes, one after another; None: a single episode.
+      next_actions: [T, K] int, replaces the argmax before the loop; 'updated' ignores it.
 
     Returns:
       [T, K].
@@ -144,9 +144,9 @@ def backward_induction(
     if greedy not in GREEDY_READINGS:
         raise ValueError(f'greedy must be one of {GREEDY_READINGS}, got {greedy!r}')
     rewards, discounts, next_q, reward_bonus, next_bonus = map(
-        _floats, (rewards, discounts, next_q, reward_bonus, next_bonus)
+        _float32, (rewards, discounts, next_q, reward_bonus, next_bonus)
     )
-    beta, alpha_1, alpha_2 = map(_floats, (beta, alpha_1, alpha_2))
+    beta, alpha_1, alpha_2 = map(_float32, (beta, alpha_1, alpha_2))
     next_actions = argmax_actions(next_q) if next_actions is None else next_actions
     actions, next_actions = tf.cast(actions, tf.int32), tf.cast(next_actions, tf.int32)
     tf.debugging.assert_shapes(
@@ -168,30 +168,30 @@ def backward_induction(
     taken = taken[:, None]
     reward = (rewards + alpha_1 * reward_bonus)[:, None]
     discount = discounts[:, None]
-    next_value = _at(next_q, next_actions)
+    next_value = _select(next_q, next_actions)
     bonus = alpha_2 * tf.gather(next_bonus, next_actions, batch_dims=1)
-    is_taken = next_actions == taken  # 1 - the mask of the paper.
+    is_taken = next_actions == taken  # 1 minus the paper's mask.
     if mask_next_bonus:
         bonus = tf.where(is_taken, 0.0, bonus)
 
     if greedy == 'initial':
         trace = beta * tf.cast(is_taken, tf.float32)
-        return _scan_from_the_end(
+        return _reverse_scan(
             lowest=tf.fill(tf.shape(next_value), _LOWEST),
             offset=reward + discount * ((1 - trace) * next_value + bonus),
             slope=discount * trace,
         )
 
     has_taken = taken >= 0
-    taken_value = _at(next_q, tf.maximum(taken, 0) + tf.zeros_like(next_actions))
+    taken_value = _select(next_q, tf.maximum(taken, 0) + tf.zeros_like(next_actions))
     taken_column = tf.one_hot(taken, tf.shape(next_q)[-1], on_value=True, off_value=False)
     other_q = tf.where(taken_column, _LOWEST, next_q)
-    other = argmax_actions(other_q)
-    other_value = _at(other_q, other)
+    best_other = argmax_actions(other_q)
+    best_other_value = _select(other_q, best_other)
 
     if greedy == 'released':
-        return _scan_from_the_end(
-            lowest=reward + discount * (other_value + bonus),
+        return _reverse_scan(
+            lowest=reward + discount * (best_other_value + bonus),
             offset=tf.where(
                 has_taken, reward + discount * ((1 - beta) * taken_value + bonus), _LOWEST
             ),
@@ -199,11 +199,11 @@ def backward_induction(
         )
 
     # 'updated' jumps where the argmax changes, so it is not an associative scan.
-    other_bonus = alpha_2 * tf.gather(next_bonus, other, batch_dims=1)
-    taken_bonus = tf.zeros_like(other_bonus)
+    best_other_bonus = alpha_2 * tf.gather(next_bonus, best_other, batch_dims=1)
+    taken_bonus = tf.zeros_like(best_other_bonus)
     if not mask_next_bonus:
         taken_bonus += alpha_2 * tf.gather(next_bonus, tf.maximum(taken, 0), batch_dims=1)
-    taken_is_lower = taken < other  # At a tie, argmax takes the lower index.
+    taken_is_lower = taken < best_other  # On a tie, argmax takes the lower index.
 
     def step(y, row):
         (
@@ -213,13 +213,13 @@ def backward_induction(
             taken_value,
             taken_bonus,
             taken_is_lower,
-            other_value,
-            other_bonus,
+            best_other_value,
+            best_other_bonus,
         ) = row
         updated = beta * y + (1 - beta) * taken_value
-        follow = (updated > other_value) | ((updated == other_value) & taken_is_lower)
+        follow = (updated > best_other_value) | ((updated == best_other_value) & taken_is_lower)
         follow &= has_taken
-        value = tf.where(follow, updated + taken_bonus, other_value + other_bonus)
+        value = tf.where(follow, updated + taken_bonus, best_other_value + best_other_bonus)
         return reward + discount * value
 
     rows = (
@@ -229,13 +229,13 @@ def backward_induction(
         taken_value,
         taken_bonus,
         taken_is_lower,
-        other_value,
-        other_bonus,
+        best_other_value,
+        best_other_bonus,
     )
     return tf.scan(step, rows, initializer=tf.zeros_like(next_value[0]), reverse=True)
 
 
-def _scan_from_the_end(lowest, offset, slope):
+def _reverse_scan(lowest, offset, slope):
     """y[t] = max(lowest[t], offset[t] + slope[t] y[t+1]) for slope >= 0, in O(log T) steps.
 
     Maps of this form are closed under composition, so the recursion is an associative scan: after n
@@ -276,10 +276,10 @@ def _scan_from_the_end(lowest, offset, slope):
     return tf.maximum(lowest, offset)
 
 
-def _floats(x):
+def _float32(x):
     return tf.cast(tf.convert_to_tensor(x), tf.float32)
 
 
-def _at(values, indices):
+def _select(values, indices):
     """Values [T, K, A] at indices [T, K] -> [T, K]."""
     return tf.gather(values, indices, batch_dims=2)

@@ -62,7 +62,7 @@ def check_traced(
       what: Description of its arguments and results, "... to ...".
 
     Raises:
-      ConfigError: It cannot be traced, or its results are others.
+      ConfigError: It cannot be traced, or its results have other shapes or types.
     """
     try:
         traced = tf.function(function, autograph=False).get_concrete_function(*arguments)

@@ -1,6 +1,6 @@
 """The data that flows through the system: emulator -> Episode -> replay -> Batch -> gradient.
 
-A *frame* is a single observation (84x84 on Atari). A *stack* is what the network sees: the
+A *frame* is a single observation (84x84 on Atari). A *stack* is the input of the network: the
 `history` newest frames on a new last axis, newest last; with `history=1` it is the frame itself.
 T is the number of transitions of an episode, K the number of heads, A the number of actions.
 """
@@ -22,7 +22,7 @@ class Episode(NamedTuple):
       discounts: [T] float, gamma, or 0 after a terminal; a truncated episode ends with gamma.
       context: [history - 1, *frame], the frames that the agent saw before observations[0], oldest
         first; None stands for observations[0] repeated.
-      first_id: Number of the first transition in order of arrival in replay, which sets it.
+      first_id: Number of the first transition, in order of arrival in replay; set by replay.
     """
 
     observations: np.ndarray
@@ -57,16 +57,16 @@ class Experience(NamedTuple):
     """The inputs of a bonus for n transitions, as tensors.
 
     Attributes:
-      frames: [m, *frame], the newest frame of each observation, except for the unspecified one
-        after a terminal; those of a whole episode each once.
+      frames: [m, *frame], the newest frames of observations and next observations, except the
+        unspecified one after a terminal. A frame of a complete episode occurs once.
       obs_rows, next_obs_rows: [n] int32, rows of `frames` for the observations and for the next
         observations; at a terminal both are the same.
       actions: [n] int32.
       discounts: [n] float32; where one is 0, the target does not read B~.
       next_q: [n, K, A], the target network at the next observations.
       next_actions: [n, K] int32, a' as the update chose it, before any backward induction.
-      q_values: () -> [n, K, A], the online network at the observations; calling it costs a
-        separate pass.
+      q_values: () -> [n, K, A], the online network at the observations; a call costs a separate
+        pass.
     """
 
     frames: Any
@@ -106,7 +106,7 @@ class EnvStep(NamedTuple):
     Attributes:
       acted_on: [B, *stack], the observations that the actions were chosen by.
       actions: [B] int32.
-      observations: [B, *stack], after the step; of the next game where one ended.
+      observations: [B, *stack], after the step; where a game ended, the first one of the next.
       rewards, terminated, truncated, info: See the package environments.
     """
 

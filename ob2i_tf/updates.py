@@ -1,10 +1,11 @@
 """From replay to regression batches: whole episodes backwards, or single transitions.
 
-The path of a transition: `next_batch` draws it from replay, as a part of an episode (replay.py);
-one pass of the target network and one of the online network give its Q~ and its bonuses B and B~
-(bonuses.py), and these its targets, one per head (targets.py); its row of a Batch, with the stack
-of its observation and its bootstrap mask, then goes to the learner (learner.py). An EpisodicUpdate
-in chunks computes the targets of an episode once, when the episode is drawn, for several batches.
+The path of a transition: `next_batch` draws it from replay, as part of an episode (replay.py). A
+pass of the target network gives its Q~, and with a pass of the online network its bonuses B and B~
+(bonuses.py). From these follow its targets, one per head (targets.py). Together with the stack of
+its observation and its bootstrap mask they form a row of a Batch for the learner (learner.py). With
+the batching 'chunks', an EpisodicUpdate computes the targets of a drawn episode once, for several
+batches.
 """
 
 import functools
@@ -22,8 +23,9 @@ from ob2i_tf.tracing import Compiled, check_traced
 
 _Beta = Annotated[float, Within(0, 1)]
 _Probability = Annotated[float, Above(0), AtMost(1)]
-_ROW_MULTIPLE = 8  # Batches are padded to a multiple, so that XLA compiles few shapes;
-_XLA_STATE_MULTIPLE = 64  # likewise the states of an episode.
+# Batches, and the states of an episode, are padded to multiples, so that XLA compiles few shapes.
+_ROW_MULTIPLE = 8
+_XLA_STATE_MULTIPLE = 64
 _MEANS = ('bonus_mean', 'next_bonus_mean')  # Reported with targets; with a bonus also:
 _BONUS_MEANS = (
     'reward_bonus_mean',
@@ -168,14 +170,14 @@ class EnsembleUpdate(Update):
         return parts if self.bonus is None else {**parts, 'bonus': self.bonus}
 
     def _build_bonus(self):
-        """Builds the bonus and traces it; warns of bindings that change nothing."""
+        """Builds the bonus and traces it; warns of bindings that have no effect."""
         bonus = self.bonus
         if bonus is None:
             if self.alpha_1 or self.alpha_2:
-                logging.warning('alpha_1 and alpha_2 change nothing: there is no bonus.')
+                logging.warning('alpha_1 and alpha_2 have no effect: there is no bonus.')
             return
         if not self.alpha_1 and not self.alpha_2:
-            logging.warning('The bonus changes nothing: alpha_1 and alpha_2 are 0.')
+            logging.warning('The bonus has no effect: alpha_1 and alpha_2 are 0.')
         frame_shape, frame_dtype = self.replay.observation_shape, self.replay.observation_dtype
         heads, num_actions = self.network.num_heads, self.network.num_actions
         bonus.build(frame_shape, heads, num_actions, self.seed)
@@ -197,7 +199,7 @@ class EnsembleUpdate(Update):
             'an Experience to B [n], B~ [n, actions] and the pair of their means',
         )
 
-    def _choose(self, q_values):
+    def _choose_next_actions(self, q_values):
         return tf.cast(self.next_actions(q_values), tf.int32)
 
     def _bonuses(self, experience, selector_q):
@@ -216,10 +218,12 @@ class EnsembleUpdate(Update):
             )
         *both, means = self.bonus(experience)
         reward_bonus, next_bonus = (tf.cast(x, tf.float32) for x in both)
-        optimistic_actions = self._choose(selector_q + self.alpha_2 * next_bonus[:, None])
+        optimistic_actions = self._choose_next_actions(
+            selector_q + self.alpha_2 * next_bonus[:, None]
+        )
         effects = bonus_effects(experience, reward_bonus, next_bonus, optimistic_actions)
-        numbers = tf.stack([tf.cast(x, tf.float32) for x in (*means, *effects)])
-        return reward_bonus, next_bonus, numbers
+        report = tf.stack([tf.cast(x, tf.float32) for x in (*means, *effects)])
+        return reward_bonus, next_bonus, report
 
     def _masks(self, ids):
         return bootstrap_masks(ids, self.network.num_heads, self.mask_probability, self.seed)
@@ -240,9 +244,9 @@ class EpisodicUpdate(EnsembleUpdate):
       batch_size, alpha_1, alpha_2, bonus, mask_probability, next_actions: See EnsembleUpdate.
       beta: Diffusion factor, or one per head.
       greedy: Reading of a', see `targets.backward_induction`.
-      mask_next_bonus: Whether B~ has its factor 1{a' != a_{t+1}}.
+      mask_next_bonus: Whether B~ is multiplied by 1{a' != a_{t+1}}.
       batching: 'chunks', see above; 'episode', one batch per whole episode, as in Algorithm 2; or
-        'pooled', `batch_size` transitions of as many episodes as needed, all complete except the
+        'pooled', `batch_size` transitions from as many episodes as needed, all complete except the
         last, of which only the tail is used.
       chunk_size: States per pass of a network when targets are computed.
     """
@@ -368,7 +372,7 @@ class EpisodicUpdate(EnsembleUpdate):
         """Targets [n, K] of episodes in succession, and the numbers to report.
 
         Args:
-          all_frames: [sum of history + T, *frame], of each episode its context and its frames.
+          all_frames: [sum of history + T, *frame], context and frames of one episode after another.
           actions, rewards, discounts: [n], the sum of T.
           episode: [n] int32, the number of each row's episode: 0, 0, .. 1, 1, ..
         """
@@ -379,16 +383,16 @@ class EpisodicUpdate(EnsembleUpdate):
         newest = stack_starts + history - 1
         is_last = tf.concat([episode[1:] != episode[:-1], [True]], axis=0)
         has_final = is_last & (discounts > 0)  # The frame after a terminal is unspecified.
-        shown = tf.sort(tf.concat([newest, 1 + tf.boolean_mask(newest, has_final)], axis=0))
+        frame_indices = tf.sort(tf.concat([newest, 1 + tf.boolean_mask(newest, has_final)], axis=0))
         obs_rows = rows + tf.cumsum(tf.cast(has_final, tf.int32), exclusive=True)
         experience = types.Experience(
-            tf.gather(all_frames, shown),
+            tf.gather(all_frames, frame_indices),
             obs_rows,
             obs_rows + tf.cast(has_final | ~is_last, tf.int32),
             actions,
             discounts,
             next_q,
-            self._choose(next_q),
+            self._choose_next_actions(next_q),
             lambda: tf.gather(self._q_values(self.network, all_frames[:-1]), stack_starts),
         )
         reward_bonus, next_bonus, means = self._bonuses(experience, next_q)
@@ -519,16 +523,16 @@ class TransitionUpdate(EnsembleUpdate):
         if self.double_q:
             selector_q = self.double_q_values(next_observations, seeds[1])
         newest, next_newest = (frames.newest(x, history) for x in (observations, next_observations))
-        known, rows = discounts > 0, tf.range(tf.shape(actions)[0])
-        known_frames = tf.reshape(known, [-1] + [1] * (len(newest.shape) - 1))
+        is_nonterminal, rows = discounts > 0, tf.range(tf.shape(actions)[0])
+        is_nonterminal_frame = tf.reshape(is_nonterminal, [-1] + [1] * (len(newest.shape) - 1))
         experience = types.Experience(
-            tf.concat([newest, tf.where(known_frames, next_newest, newest)], axis=0),
+            tf.concat([newest, tf.where(is_nonterminal_frame, next_newest, newest)], axis=0),
             rows,
-            tf.where(known, rows + tf.shape(actions)[0], rows),
+            tf.where(is_nonterminal, rows + tf.shape(actions)[0], rows),
             actions,
             discounts,
             next_q,
-            self._choose(selector_q),
+            self._choose_next_actions(selector_q),
             lambda: self.network(observations, seeds[2]),
         )
         reward_bonus, next_bonus, means = self._bonuses(experience, selector_q)
@@ -573,10 +577,11 @@ def bootstrap_masks(ids: np.ndarray, num_heads: int, probability: float, seed: i
 def bonus_effects(experience, reward_bonus, next_bonus, optimistic_actions):
     """The size of the bonuses relative to Q~, scalars in the order of _BONUS_MEANS.
 
-    These are the means of B and of B~ as they enter the target, before their weights; of the gap
-    between the best and the second-best action by Q~ in each head, NaN with a single action; and of
-    whether a' differs from `optimistic_actions` [n, K], chosen likewise after alpha_2 B~ was added.
-    Terminals count in the first only.
+    These are means over rows and, except for B, over heads or actions:
+      - B and B~ as they enter the target, before their weights;
+      - the gap by Q~ between a head's best and second-best action, NaN with a single action;
+      - whether a' differs from `optimistic_actions` [n, K], chosen after alpha_2 B~ was added.
+    Terminals count only in the mean of B.
     """
     next_q, counted = experience.next_q, experience.discounts > 0
     gap = np.nan * next_q[..., 0]

@@ -764,7 +764,7 @@ def test_a_network_needs_only_its_values_and_their_sizes():
         (Doubles, 'gives .*float64'),
         (WithoutSeed, 'fails with TypeError: .*call()'),
         (WithoutSizes, "fails with AttributeError: .*'num_heads'"),
-        (NoQNetwork, 'is no QNetwork'),
+        (NoQNetwork, 'is not a QNetwork'),
     ],
 )
 def test_a_network_with_another_interface_is_named(network, reason):

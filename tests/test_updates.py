@@ -122,7 +122,7 @@ def test_without_bonus_the_online_network_plays_no_part():
 
 def test_a_bonus_without_weights_and_weights_without_a_bonus_are_told(caplog):
     for keywords, told in (
-        ({'bonus': bonuses.UcbBonus()}, 'The bonus changes nothing'),
+        ({'bonus': bonuses.UcbBonus()}, 'The bonus has no effect'),
         ({'alpha_2': 0.1}, 'there is no bonus'),
         ({'bonus': bonuses.UcbBonus(), 'alpha_1': 0.1}, ''),
         ({}, ''),

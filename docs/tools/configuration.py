@@ -27,7 +27,7 @@ with program.stderr_held_back():
     from ob2i_tf.training import runner  # noqa: F401, which registers all other parts
 
 GIN = Path(resources.folder('gin'))
-SECTIONS = {  # {heading: modules}, in the order of a transition's way.
+SECTIONS = {  # {heading: modules}, along the path of a transition.
     'The run': ['training.runner'],
     'Environments': ['environments'],
     'Agent': ['agent', 'schedules', 'acting'],
@@ -59,7 +59,7 @@ def configurables() -> dict[str, str]:
 
 
 def bindings() -> dict[tuple[str, str], dict[str, str]]:
-    """{(configurable, parameter): {gin file: value}}, of the lines of the file itself."""
+    """{(configurable, parameter): {gin file: value}}, from the lines of the file itself."""
     found: dict = collections.defaultdict(dict)
     for file in files():
         read = [b for layer in config.read([file]) for b in layer if isinstance(b, reading.Binding)]

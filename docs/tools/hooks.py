@@ -28,7 +28,7 @@ def on_files(files, config):
     pages = [_repository_path(file.src_uri) for file in files.documentation_pages()]
     pages += ['README.md']
     seen = set(pages)
-    for page in pages:  # Grows meanwhile.
+    for page in pages:  # The list grows in the loop.
         if not page.startswith('docs/'):
             files.append(_file(page, config))
         for _, target, _ in _LINK.findall((ROOT / page).read_text()):
@@ -47,7 +47,7 @@ def on_page_markdown(markdown, page, config, files):
     def link(found):
         before, target, after = found.groups()
         resolved = _resolve(path, target)
-        if resolved is None:  # MkDocs reports a missing file by the name that the page has.
+        if resolved is None:  # MkDocs then reports the missing file by its name in the page.
             return found[0]
         there = posixpath.relpath(_site_path(resolved), posixpath.dirname(page.file.src_uri) or '.')
         return before + there + after

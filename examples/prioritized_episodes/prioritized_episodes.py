@@ -1,20 +1,20 @@
-"""Replay that draws episodes by their last TD errors, as Schaul et al. (2016) draw transitions."""
+"""Draws episodes from replay by their latest TD errors, as Schaul et al. (2016) do transitions."""
 
 import gin
 import numpy as np
 
 from ob2i_tf.replay import EpisodeReplay
 
-_LEAST_ERROR = 1e-6  # So that no episode is never drawn again.
+_LEAST_ERROR = 1e-6  # Keeps every episode's probability above 0.
 
 
 @gin.configurable
 class PrioritizedEpisodeReplay(EpisodeReplay):
     """Draws each episode with a probability proportional to its priority.
 
-    The priority is e^alpha. Here e is the mean absolute TD error over the transitions of the
-    episode that were learned from since it was last drawn. A new episode has the highest priority
-    that is stored. Targets are not corrected for the draws (no importance weights). A draw is a
+    The priority is e^alpha, where e is the mean absolute TD error over the transitions of the
+    episode that were learned from since it was last drawn. A new episode gets the highest stored
+    priority. Targets are not corrected for the sampling (no importance weights). A draw takes a
     cumulative sum over the stored episodes: O(n), vectorised.
 
     Args:
@@ -25,7 +25,7 @@ class PrioritizedEpisodeReplay(EpisodeReplay):
       priorities: [num_episodes] float64, by index.
 
     Raises:
-      ValueError: As EpisodeReplay, or alpha is negative.
+      ValueError: See EpisodeReplay; or alpha is negative.
     """
 
     def __init__(self, *args, alpha: float = 0.6, **kwargs):

@@ -1,11 +1,11 @@
 """Quantile (QR) heads with backward induction: OB2I over distributions (Dabney et al. 2018).
 
-A head has N quantiles per action in place of one value, as N columns of [B, K N, A] that everything
-else takes for heads: columns k N .. k N + N - 1 are head k, and column k N + i is its quantile at
-the level (i + 1/2) / N. So backward induction moves each quantile from an episode's end to its
-start, where beta averages two quantile functions. Only a', the head that acts, the bonus and the
-loss have to know which columns belong together: the parts below. `num_quantiles`, N, has
-to be the same everywhere, so it has no default. No file of the package changes.
+A head has N quantiles per action instead of one value, as N columns of [B, K N, A] that the package
+treats as heads: columns k N .. k N + N - 1 are head k, and column k N + i is its quantile at the
+level (i + 1/2) / N. So backward induction carries each quantile from the end of an episode to its
+start, and beta averages two quantile functions. Only the parts below must know which columns belong
+together: the choice of a', the preference, the bonus and the loss. `num_quantiles`, N, must be the
+same in all of them, so it has no default. The package stays untouched.
 """
 
 from collections.abc import Callable
@@ -20,12 +20,12 @@ from ob2i_tf import acting, bonuses, networks, targets
 class QuantileQNetwork(networks.QNetwork):
     """K heads of N quantiles: [B, *stack] -> [B, K N, A].
 
-    A prior (`MultiHeadQNetwork.prior_scale`) is different for each quantile.
+    With priors (`MultiHeadQNetwork.prior_scale`) each quantile has a separate one.
 
     Args:
       num_actions: Number of actions, A.
       num_quantiles: Quantiles per head and action, N.
-      network: Builds what computes the quantiles, K heads with A N outputs each.
+      network: Builds the network that computes the quantiles, K heads with A N outputs each.
       seed, prior_seed: See MultiHeadQNetwork.
     """
 
@@ -40,7 +40,7 @@ class QuantileQNetwork(networks.QNetwork):
         super().__init__(name='quantile_q_network')
         self.outputs_of = network(num_actions * num_quantiles, seed=seed, prior_seed=prior_seed)
         self.num_actions = num_actions
-        self.num_heads = self.outputs_of.num_heads * num_quantiles  # To others.
+        self.num_heads = self.outputs_of.num_heads * num_quantiles  # For the rest of the package.
         self.trains_output = self.outputs_of.trains_output
 
     def call(self, observations, seed=None):
@@ -59,22 +59,22 @@ def head_means(q_values, num_quantiles):
 
 @gin.configurable
 def quantile_head_preferences(q_values, heads, num_quantiles: int = gin.REQUIRED):
-    """The mean of the head that a drawn column belongs to: [B, K N, A], [B] -> [B, A]."""
+    """The mean of the head to which the drawn column belongs: [B, K N, A], [B] -> [B, A]."""
     return acting.head_preferences(head_means(q_values, num_quantiles), heads // num_quantiles)
 
 
 @gin.configurable
 def greedy_by_mean(q_values, num_quantiles: int = gin.REQUIRED):
-    """a', one for all quantiles of a head: [..., K N, A] -> [..., K N] int32."""
+    """a', the same for all quantiles of a head: [..., K N, A] -> [..., K N] int32."""
     greedy = targets.argmax_actions(head_means(q_values, num_quantiles))
     return tf.repeat(greedy, num_quantiles, axis=-1)
 
 
 @gin.configurable
 class BonusOfMeans(bonuses.Bonus):
-    """A bonus that sees the heads' means for their values, so that OB2I's is their spread.
+    """A bonus computed from the heads' means, so that OB2I's is the spread of these means.
 
-    What a return spreads within a head is its own chance and earns none.
+    The spread of quantiles within a head is the randomness of the return, and earns no bonus.
 
     Args:
       bonus: Bonus, such as UcbBonus, that sees the means.
@@ -107,8 +107,8 @@ def quantile_huber(target_quantiles, quantiles, num_quantiles: int = gin.REQUIRE
 
         loss[i] = mean over j of |tau[i] - 1{y[j] < q[i]}| Huber(y[j] - q[i])
 
-    That is Dabney et al. (2018), eq. 10, with kappa 1; QLearner takes the mean over i and the heads
-    where they add up over i.
+    That is Dabney et al. (2018), eq. 10, with kappa 1; QLearner takes the mean over i and the
+    heads, whereas they sum over i.
 
     Args:
       target_quantiles, quantiles: Quantiles y and q, [B, K N].

@@ -1,4 +1,4 @@
-"""Gymnasium's vector CartPole, all poles in one array, as the package environments wants it."""
+"""Gymnasium's vector CartPole, all poles in one array, with the contract of this project."""
 
 import gin
 import gymnasium
@@ -24,7 +24,7 @@ def make_vector_cartpole(num_envs: int = 1, seed: int = 0, max_episode_steps: in
 
 
 class VectorCartPole(gymnasium.vector.VectorWrapper):
-    """Resets a pole within the step that ends its episode, where Gymnasium does in the next one.
+    """Resets a pole within the step that ends its episode, whereas Gymnasium does so in the next.
 
     Args:
       env: CartPoleVectorEnv, the poles.

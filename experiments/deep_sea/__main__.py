@@ -4,14 +4,14 @@
   python -m experiments.deep_sea --base_dir=runs/deep_sea_4 --out=deep_sea_4.csv \\
       --gin_bindings='Agent.train_period = 4'  # A third of the time.
 
-A run has solved its size at the first episode at which more than a tenth of all episodes so far
+A run has solved its size at the first episode by which more than a tenth of all episodes so far
 have found the treasure (bsuite, deep_sea/analysis.py: fewer than 0.9 of them bad; there only logged
-episodes count, here all). It is then stopped, and `found` counts the treasures until then. A larger
-size is tried by the methods of which at least half of the seeds solve the previous one. Runs are
-runs of <method>_deep_sea.gin with mapping_seed 0, one core each. The command, if repeated, runs
-those that are missing. The table has one row per run; after each size it is rewritten, with a
-figure beside it (suffix .png).
-Exit status: 0 complete, 1 some runs failed or were stopped, 2 wrong command line.
+episodes count, here all). It is then stopped, and `found` counts the treasures until then. A method
+goes to a larger size if at least half of its seeds solve the previous one. Each run is one of
+<method>_deep_sea.gin with mapping_seed 0, on one core. If the command is repeated, it runs those
+that are missing. The table has one row per run; after each size it is rewritten, with a figure
+beside it (suffix .png).
+Exit status: 0 if complete, 1 if some runs failed or were stopped, 2 for a wrong command line.
 """
 
 import csv
@@ -88,9 +88,9 @@ class Trial(sweep.Trial):
 def trials(method, size, base_dir, seeds, bindings):
     fixed = {
         'make_deep_sea.size': size,
-        'make_deep_sea.deterministic': True,  # Noise would count as treasure.
+        'make_deep_sea.deterministic': True,  # Reward noise would count as treasure.
         'Runner.num_iterations': ITERATIONS,
-        'Runner.training_steps': EPISODES // ITERATIONS * size,  # Whole episodes.
+        'Runner.training_steps': EPISODES // ITERATIONS * size,  # Complete episodes.
         'Runner.num_envs': 1,
     }
     made = sweep.trials(
@@ -99,7 +99,7 @@ def trials(method, size, base_dir, seeds, bindings):
         seeds=seeds,
         bindings=(*(f'{name} = {value}' for name, value in fixed.items()), *bindings),
     )
-    for name, value in fixed.items():  # As resolved, since bindings have several spellings.
+    for name, value in fixed.items():  # Resolved values, since bindings have several spellings.
         if config.value(name) != value:
             raise ConfigError(f'--gin_bindings: {name} is {value} here, not {config.value(name)}')
     return [Trial(**vars(trial)) for trial in made]

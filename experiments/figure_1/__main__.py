@@ -4,7 +4,7 @@
 
 Twenty networks are fitted to the same 60 points, from different initial weights: the heads of a
 MultiHeadQNetwork without a trunk share nothing. The paper does not specify the points; these are
-from Osband et al. (2016, appendix A): y = x + sin(4 (x + w)) + sin(13 (x + w)) + w,
+as in Osband et al. (2016, appendix A): y = x + sin(4 (x + w)) + sin(13 (x + w)) + w,
 w ~ N(0, 0.03^2), x uniform in (0, 0.6) and (0.8, 1).
 Writes curves.csv and regression.png.
 """

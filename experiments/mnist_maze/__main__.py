@@ -8,13 +8,13 @@ These episodes count:
 - training episodes, which include exploration and are probably those of the paper's figure, except
   those cut off by the end of an iteration;
 - games of the run's evaluations that started early enough to end in any case. (An evaluation ends
-  after a number of steps, which would hide games that fail, since they are long.)
+  after a fixed number of steps, which would otherwise hide failures, since these are long.)
 - with --evaluation, the games that `python -m ob2i_tf.evaluate` played at the end of the run.
 
 Writes into the folder: episodes.csv, one row per episode; curves.csv, training episodes in bins of
 agent steps; runs.csv, the end of each run; summary.csv, over mazes; comparison.csv, methods on the
 same mazes; relative_length.png and .svg.
-Exit status: 0 written, 1 not written, 2 wrong command line.
+Exit status: 0 if written, 1 if not, 2 for a wrong command line.
 """
 
 import math
@@ -60,7 +60,7 @@ def episodes(runs, evaluation=None) -> pd.DataFrame:
       evaluation: Table that `ob2i_tf.evaluate` wrote, or None.
 
     Raises:
-      UserError: There is no run on a maze.
+      UserError: None of the runs is on a maze.
     """
     mazes = [run for run in runs.runs if run.game.startswith('MnistMaze')]
     by_run = {}
@@ -204,8 +204,8 @@ def comparison(of_runs, of_mazes) -> pd.DataFrame:
     """Each method's relative length over that of OB2I, or of the first method, on the same mazes.
 
     A row has the geometric mean of the ratios over mazes that both methods ran, its 95% interval
-    (Student's t of the logarithms), and the number of ratios above 1, that is of mazes on which the
-    first was better. A row covers one density, or 'all' mazes of any density.
+    (Student's t of the logarithms), and the number of ratios above 1, that is, of mazes on which
+    the first was better. A row covers one density, or 'all' mazes of any density.
 
     Args:
       of_runs: Result of `curves`; compared at each bin of agent steps.

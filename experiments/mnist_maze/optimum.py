@@ -2,11 +2,11 @@
 
   python -m experiments.mnist_maze.optimum > optimum.csv
 
-By dynamic programming on the cells, with the default rules and rewards of `make_mnist_maze` and the
-discount of gin/base/mnist_maze.gin. `optimal_length` is the mean number of steps that the best
-policy takes, slips included, divided by the shortest path, and `optimal_median` the median. The gap
-of a cell is the optimal value of the best action minus that of the second best; a bonus has to
-outweigh it to change the action.
+It is found by dynamic programming on the cells, with the default rules and rewards of
+`make_mnist_maze` and the discount of gin/base/mnist_maze.gin. `optimal_length` is the mean number
+of steps that the best policy takes, slips included, divided by the shortest path, and
+`optimal_median` the median. The gap of a cell is the optimal value of the best action minus that of
+the second best; a bonus must outweigh it to change the action.
 """
 
 import csv
@@ -21,7 +21,7 @@ DISCOUNT, SLIP, GOAL_REWARD, BUMP_REWARD = 0.9, 0.1, 1000.0, -1.0
 
 
 def moves(walls):
-    """{cell: [4 (next cell, reward)]} without slips, of all cells before the goal."""
+    """{cell: [4 (next cell, reward)]} without slips, for all cells except the goal."""
     found, todo = {}, [START]
     for cell in todo:
         if cell in found or cell == GOAL:
@@ -37,12 +37,12 @@ def moves(walls):
 
 
 def with_slips(straight):
-    """[4] of actions from [4] of directions."""
+    """Outcomes of the 4 actions, from those of moves in the 4 directions."""
     return (1 - 2 * SLIP) * straight + SLIP * (np.roll(straight, 1) + np.roll(straight, -1))
 
 
 def optimal_values(of_cells):
-    """{cell: [4]}."""
+    """Q* as {cell: [4]}."""
     values = {cell: np.zeros(4) for cell in of_cells}
     for _ in range(500):  # 0.9^500 is below rounding.
         best = {GOAL: 0.0, **{cell: x.max() for cell, x in values.items()}}
@@ -54,7 +54,7 @@ def optimal_values(of_cells):
 
 
 def steps_to_goal(of_cells, values):
-    """The mean from the start, by the action of the largest value everywhere."""
+    """The mean from the start, with the action of largest value in each cell."""
     steps = dict.fromkeys([GOAL, *of_cells], 0.0)
     for _ in range(5000):
         for cell, each in of_cells.items():

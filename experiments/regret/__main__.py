@@ -3,13 +3,13 @@
   python -m experiments.regret "LSVI-UCB=runs/lsvi_ucb_linear_mdp" runs/ob2i_linear_mdp --out D
 
 The regret of an episode is the sum of V*_h(s_h) - Q*_h(s_h, a_h) over its steps, exploration
-included. It has the expectation of V*_1(s_1) minus the episode's rewards, without their noise, and
-is computed from the episodes in the run's replay. If an agent learns, its regret grows more slowly
-than the number n of episodes: summary.csv has the exponent p of n^p fitted to the second half of a
-run (a line through the logarithms), which is 1 for an agent that never learns.
+included. Its expectation is that of V*_1(s_1) minus the episode's rewards, but it lacks their
+noise. It is computed from the episodes in the run's replay. If an agent learns, its regret grows
+more slowly than the number n of episodes: summary.csv has the exponent p of n^p fitted to the
+second half of a run (a line through the logarithms), which is 1 for an agent that never learns.
 
 Writes regret.csv, summary.csv, regret.png and regret.svg.
-Exit status: 0 written, 1 not written, 2 wrong command line.
+Exit status: 0 if written, 1 if not, 2 for a wrong command line.
 """
 
 import json
@@ -59,7 +59,7 @@ def _episodes(folder):
     if replay['first_id']:
         raise UserError(
             f'the replay of {folder} no longer holds the first {replay["first_id"]} episodes; '
-            'EpisodeReplay.capacity_transitions must hold the whole run'
+            'EpisodeReplay.capacity_transitions must hold the entire run'
         )
     for segment in replay['segments']:
         path = run_folder.replay / segment['file']
@@ -77,11 +77,11 @@ def _episodes(folder):
 def curves(runs) -> pd.DataFrame:
     """[episode, (method, seed)], at POINTS episodes that all runs have.
 
-    `runs.problems` receives each run that is left out because it is unreadable or has no episode,
-    and the shortest run if it cuts off the curves of others.
+    A line is added to `runs.problems` for each run that is left out because it is unreadable or has
+    no episode, and for the shortest run if it cuts off the curves of others.
 
     Raises:
-      UserError: No run on a linear MDP is left.
+      UserError: No run on a linear MDP remains.
     """
     found = {}
     for run in runs.runs:

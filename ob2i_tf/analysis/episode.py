@@ -41,7 +41,7 @@ class Recording(NamedTuple):
     """One game of T steps, with everything known when each action was chosen.
 
     Attributes:
-      title: Title that names the run.
+      title: Title, which names the run.
       action_names: Names of the A actions.
       frames: T images, uint8 [height, width] or [height, width, 3].
       actions: [T] int.

@@ -98,7 +98,7 @@ def style():
 
 
 def line_styles(methods):
-    """{method: keywords of a line}, with a colour and dashes; OB2I has the first."""
+    """{method: keywords of a line}, with a colour and dashes; OB2I gets the first of them."""
     methods = sorted(methods, key=lambda method: (not method.startswith('OB2I'), method))
     return {
         method: {
@@ -125,7 +125,7 @@ def short(value) -> str:
 
 
 def _percent_ticks(axis):
-    """For a scale that is linear to 10 and logarithmic beyond."""
+    """Sets the ticks of a scale that is linear up to 10 and logarithmic beyond."""
     steps = [5, 10, 30, 100, 300, 1000, 3000, 10000, 30000]
     axis.set_major_locator(ticker.FixedLocator([*(-step for step in steps), 0, *steps]))
     axis.set_minor_locator(ticker.NullLocator())
@@ -170,7 +170,7 @@ def grid(count):
 
 
 def legend(figure, lines):
-    """A legend below the figure, which grows by its height.
+    """Adds a legend below the figure, which grows by the height of the legend.
 
     Args:
       figure: Figure.
@@ -233,7 +233,7 @@ def _draw_seeds(axis, curves, look):
 def _published_scores(axis, known, game):
     """Marks published scores at the right edge, and random and human play by lines.
 
-    Scores so far away that they would flatten the curves are given in the corner.
+    Scores so far away that they would flatten the curves are printed in the corner.
     """
     lines = {}
     low, high = axis.get_ylim()
@@ -271,13 +271,13 @@ def learning_curves(runs, known) -> list[Figure]:
         'interval if there are two seeds. Scores are those of evaluations, or of training '
         'episodes if the runs of a task have no evaluations.'
         + ' Marks at the right edge: published scores at 20M frames, wherever the runs end; those '
-        'far off are given in the corner.' * atari,
+        'far off are printed in the corner.' * atari,
         'score',
     )
 
 
 def mean_bonus(runs) -> list[Figure]:
-    """The mean UCB-bonus in the learning process (paper, figure of that name)."""
+    """The mean UCB-bonus over training (paper, figure "mean UCB-bonus in the learning process")."""
     return _panels(
         [run for run in runs if (run.train['bonus_mean'] > 0).any()],
         'train',
@@ -367,7 +367,7 @@ def episode_length(lengths, relative, method, against, name) -> list[Figure]:
         rendered(
             name,
             f'Episode length and relative score: {method} against {against}',
-            'One point per game, named if it is further than 5% from 0. The paper finds its '
+            'One point per game, labelled if it is further than 5% from 0. The paper finds its '
             'method weak in short games.',
             figure,
         )

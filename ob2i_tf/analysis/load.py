@@ -1,4 +1,4 @@
-"""Reads run folders into tidy tables; reports missing or damaged data, and never guesses it."""
+"""Reads run folders into tidy tables; reports missing or damaged data and never fills it in."""
 
 import ast
 import collections
@@ -45,7 +45,7 @@ class Run(NamedTuple):
       path: Folder.
       method, game, seed: Strings that identify the run.
       config: {binding: value}; references are strings such as '@EpisodicUpdate'.
-      environment: {package, 'python' or 'git_commit': version}, as far as known.
+      environment: {package, 'python' or 'git_commit': version}, where known.
       eval, games: Tables with COLUMNS['eval'], COLUMNS['eval_episodes'].
       train: Table with TRAIN_COLUMNS.
     """
@@ -78,7 +78,7 @@ class Run(NamedTuple):
 
     @property
     def frames(self) -> int:
-        """Frames at the end of its logs."""
+        """Frames at the end of the run's logs."""
         return int(max([0, *(t['frames'].max() for t in (self.eval, self.train) if len(t))]))
 
 
@@ -135,12 +135,12 @@ def _name_and_path(source):
 
 
 def printable(text) -> str:
-    """The text, with characters escaped that files and figures cannot show."""
+    """The text, with the characters escaped that files and figures cannot show."""
     return ''.join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def _read_run(folder, name, problems) -> Run | None:
-    """A run; None, and a problem, if its configuration cannot be read."""
+    """A run; or None, with a line added to `problems`, if its configuration cannot be read."""
 
     def report(problem):
         problems.append(printable(f'{folder}: {problem}'))
@@ -189,7 +189,7 @@ def _read_run(folder, name, problems) -> Run | None:
 
 
 def _game_and_seed(config, task):
-    """Names of the task and of the seed, with the size of a sea, the density and seed of a maze."""
+    """Names of the task and the seed; with the size of a sea, or the density and seed of a maze."""
     game, seed = game_name(task), str(config['Runner.seed'])
     density = config.get('make_mnist_maze.wall_density')
     if game == 'MnistMaze' and isinstance(density, (int, float)) and 0 <= density <= 1:
@@ -311,7 +311,7 @@ def read_csv(path, columns, report, required=True) -> pd.DataFrame:
 
 
 def _parse_csv(text, file, columns, report):
-    """See `read_csv`; a ValueError says what is wrong with the header.
+    """See `read_csv`; raises a ValueError that describes the fault of the header.
 
     Lines are split here, because pandas pads short rows, lets a quotation mark swallow the
     following lines, and does not give the numbers of lines that it rejects.
@@ -349,7 +349,7 @@ def _parse_csv(text, file, columns, report):
 
 
 def _parse_row(line, names, columns):
-    """The numbers in `columns`; a ValueError says what is wrong with the row."""
+    """The numbers in `columns`; raises a ValueError that describes the fault of the row."""
     _check_text(line)
     cells = line.split(',')
     if len(cells) != len(names):
@@ -395,7 +395,7 @@ def game_order(game) -> tuple[int, str]:
 
 
 def bound(run, names, problems) -> dict[str, Any] | None:
-    """{name: value} of bindings of a run; None, and a problem, if its config.gin lacks any."""
+    """{name: value} of bindings of a run; or None, and a line in `problems`, if it lacks any."""
     missing = [name for name in names if name not in run.config]
     if missing:
         problems.append(f'{run.path}: left out, its config.gin lacks {", ".join(missing)}')
@@ -404,10 +404,10 @@ def bound(run, names, problems) -> dict[str, Any] | None:
 
 
 def differences(runs) -> pd.DataFrame:
-    """[runs, bindings]: values as text of bindings in which runs of a method may not differ.
+    """[runs, bindings]: values, as text, of the bindings in which runs of a method must not differ.
 
-    Only bindings with several values. Runs that lack a binding, as those of another version may,
-    have the value '(unbound)'.
+    Only bindings with several values are included. Runs that lack a binding, as those of another
+    version may, have the value '(unbound)'.
     """
     values = pd.DataFrame(
         [{name: repr(value) for name, value in run.config.items()} for run in runs]

@@ -10,7 +10,7 @@ from ob2i_tf.analysis import figures, load, scores, tables
 from ob2i_tf.analysis.templates import render
 from ob2i_tf.errors import UserError
 
-_VERSIONS = ('ob2i_tf', 'tensorflow', 'numpy', 'ale-py', 'python')  # Those shown.
+_VERSIONS = ('ob2i_tf', 'tensorflow', 'numpy', 'ale-py', 'python')  # Shown in the table of runs.
 
 
 def write(sources, out, which='last', method=None) -> Path:
@@ -37,7 +37,7 @@ def write(sources, out, which='last', method=None) -> Path:
         raise UserError(f'no score of {method!r}; methods with scores: {names}')
     for run in runs:
         if run.scores.empty:
-            problems.append(load.printable(f'{run.path}: no score yet, so it is in no table'))
+            problems.append(load.printable(f'{run.path}: no score yet, so it is not in the tables'))
     shown_tables = tables.all_tables(results)
     shown_figures = figures.all_figures(results, method)
 
@@ -90,7 +90,7 @@ def _configurations(runs) -> list[tables.Table]:
 
 
 def _values(column):
-    """The value in the runs of a method; if there are several, each with its number of runs."""
+    """The value in the runs of a method; several are listed, each with its number of runs."""
     counts = column.value_counts(sort=False)
     if len(counts) == 1:
         return counts.index[0]

@@ -20,7 +20,7 @@ SCORE_COLUMNS = (
     'score_best',
     'scored_by',
 )
-_LONGEST_GAME = 120  # Rows; exact with up to 5 seeds per game.
+_LONGEST_GAME = 120  # Rows; weights are exact with up to 5 seeds per game.
 STATISTICS = ('mean', 'median', 'iqm', 'optimality_gap')
 SUMMARY_COLUMNS = (
     'method',
@@ -160,8 +160,8 @@ def statistics(matrix):
 def _statistics_of_columns(*columns):
     """The same for games with unequal numbers of seeds; each column is [runs, 1].
 
-    Mean and median are over games in any case. For the others, runs are repeated until all games
-    have equally many, so that each game counts alike.
+    Mean and median are taken over games anyway. For the others, runs are repeated until every game
+    has the same number, so that games have equal weight.
     """
     length = min(np.lcm.reduce([len(column) for column in columns]), _LONGEST_GAME)
     repeated = [column[np.arange(length) * len(column) // length] for column in columns]

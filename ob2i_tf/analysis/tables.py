@@ -53,7 +53,7 @@ class Table(NamedTuple):
 
 
 def cell(value) -> str:
-    """A cell as a string: numbers with one decimal or, if small, two digits; a dash if empty."""
+    """A cell as a string: numbers with one decimal or, if small, two digits; empty cells a dash."""
     if pd.isna(value):
         return '–'
     if isinstance(value, float):
@@ -116,7 +116,7 @@ def coverage(runs, table) -> list[str]:
 
 
 def all_tables(results) -> list[Table]:
-    """Every table that these scores.Results fill; tasks outside the 49 games first."""
+    """Every table for which there are results; tasks outside the 49 games come first."""
     tables = [tasks(results)]
     if len(results.atari):
         tables += [
@@ -234,7 +234,7 @@ def _with_interval(row, name):
 
 
 def wins_ties_losses(results) -> Table:
-    """In how many of the 49 games a method is above, equal to and below each other method."""
+    """The numbers of the 49 games in which a method is above, equal to and below another one."""
     here = dict(results.means.add_suffix(' (here)'))
     paper = dict(results.known.paper.add_suffix(' (paper)'))
     pairs = [

@@ -49,9 +49,9 @@ def load(
 ) -> None:
     """Makes the given files and bindings gin's complete configuration.
 
-    A binding must be used by the run as it was configured at the end of its own file or of a later
-    one. So a file or a flag may choose another update although earlier files bind parameters of the
-    first one; but a flag must be used in the end.
+    A binding in a file must be used by the run as configured at the end of that file or of a later
+    one; so a later file or flag may replace a part whose parameters earlier files bind. A binding
+    given as a flag must be used by the final configuration.
 
     Args:
       gin_files: Names of files.
@@ -102,7 +102,7 @@ def apply(
 
 
 class Run:
-    """The graph of the configurables that are reachable from the roots, under given bindings.
+    """The graph of the configurables that are reachable from the roots under given bindings.
 
     Attributes:
       macros: {name: Binding}.
@@ -125,7 +125,7 @@ class Run:
 
     @classmethod
     def of_gin(cls, roots: Sequence[str] = ROOTS) -> 'Run':
-        """The run in gin's present state, whichever way its bindings were made."""
+        """The run in gin's current state, however its bindings were made."""
         bindings = []
         for (scope, name), bound in gin.config._CONFIG.items():
             for parameter, value in bound.items():
@@ -166,7 +166,7 @@ class Run:
             with contextlib.suppress(ValueError):  # Reported by `check_values`.
                 yield from ((scopes, s) for s in _selected(self.expand(node[name]), p.hint))
         inherited = values.inherited(selector)
-        for base in values.bases(selector):  # Its constructor may call theirs.
+        for base in values.bases(selector):  # Its constructor may call those of its bases.
             if base not in inherited:
                 yield scopes, base
         for name, parts in _USES.items():
@@ -184,7 +184,7 @@ class Run:
                 yield from self._references(self.macros[leaf.name].value, (*within, leaf.name))
 
     def consumes(self, binding: Binding) -> bool:
-        """Whether a binding applies to a node, or a macro is used by one."""
+        """Whether a node uses a binding or, if it is a macro's, the macro."""
         if not binding.parameter:
             return binding.name in self._used_macros
         selector, within = values.selector(binding.name), f'{binding.scope}/'.lstrip('/')
@@ -238,7 +238,7 @@ class Run:
 
 
 def _akin(*selectors):
-    """Whether two configurables share a base class of a package's own, or are of one module."""
+    """Whether two configurables share a module, or a base class that is not Python's or Keras's."""
     one, other = (values.REGISTRY[selector].wrapped for selector in selectors)
     if not inspect.isclass(one) or not inspect.isclass(other):
         return type(one) is type(other) and one.__module__ == other.__module__
@@ -274,7 +274,7 @@ def _check_names(binding):
     """Raises a ConfigError unless all names in a binding exist."""
     for leaf in values.leaves(binding.value):
         if isinstance(leaf, Reference):
-            if '.' in ''.join(leaf.scopes):  # No binding could name it.
+            if '.' in ''.join(leaf.scopes):  # No binding could name this scope.
                 raise binding.error(f'the scope of {leaf} has a dot')
             _check_configurable(binding, leaf.name)
             if values.selector(leaf.name) in ('gin.macro', 'gin.constant'):
@@ -378,7 +378,7 @@ def _check_value(binding, value, parameter):
 
 
 def _selected(value, hint):
-    """The configurable that a value selects, if its annotation says that it selects one."""
+    """The names of configurables that a value selects, according to each `Selects` in `hint`."""
     for selects in getattr(hint, '__metadata__', ()):
         if isinstance(selects, parameters.Selects) and not parameters.misfit(value, hint):
             yield values.from_python(selects.function(value)).name

@@ -1,4 +1,4 @@
-"""Installed modules, the only ones that a run folder of another person may import."""
+"""Installed modules, the only ones that another person's run folder may import."""
 
 import importlib.util
 import json
@@ -36,7 +36,7 @@ def may_import(module: str, allowed: Iterable[str] = ()) -> bool:
                 spec = importlib.util.find_spec(name)
             else:
                 spec = machinery.PathFinder.find_spec(name, path)
-        # __main__ has no spec; a namespace within a namespace not yet imported has no path.
+        # __main__ has no spec; a nested namespace whose parent is not imported yet has no path.
         except (ValueError, KeyError):
             return False
         # A namespace package has no location and no code.

@@ -60,7 +60,7 @@ def read(gin_files: Iterable[str], bindings: Iterable[str] = ()) -> list[list[Bi
       bindings: Bindings in gin syntax.
 
     Returns:
-      Layers of bindings and imports: one per part of a file between its includes, and one for
+      Layers of bindings and imports: one for each part of a file between its includes, and one for
       `bindings`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Queries of gin's present state, whichever way its bindings were made."""
+"""Queries of gin's current state, however its bindings were made."""
 
 import contextlib
 import re
@@ -32,7 +32,7 @@ def bound(configurable: Callable) -> dict[str, Any]:
 
 
 def resolved_config(roots: Sequence[str] = ROOTS, defaults: bool = True) -> str:
-    """gin's state as a text that alone reproduces the run; loading it gives the same text.
+    """gin's state as text, which alone reproduces the run; loading it gives the same text.
 
     It holds every parameter, bound or default, of all configurables that the run uses, with macros
     resolved. Defaults that gin cannot express are left out.

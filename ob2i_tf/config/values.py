@@ -55,7 +55,7 @@ def map_leaves(function: Callable[[typing.Any], typing.Any], value: typing.Any) 
 
 
 def expand(value: typing.Any, macros: Mapping[str, typing.Any]) -> typing.Any:
-    """Replaces those macros and gin constants in a value that are defined.
+    """Replaces the macros and gin constants in a value, except undefined ones.
 
     Args:
       value: Value to expand.
@@ -176,7 +176,7 @@ def parameters(selector: str) -> dict[str, Parameter]:
 
 
 def _called(selector):
-    """The function that a configurable calls: of a class, its constructor."""
+    """The function that a configurable calls; for a class, its constructor."""
     function = REGISTRY[selector].wrapped
     if inspect.isclass(function):
         function = gin.config._find_class_construction_fn(function)
@@ -191,9 +191,9 @@ def bases(selector: str) -> list[str]:
 
 
 def inherited(selector: str) -> list[str]:
-    """A configurable, and the bases whose constructor it has in place of its own, nearest first.
+    """A configurable, and those of its bases whose constructor it inherits, nearest first.
 
-    A binding of such a base is one of the configurable, unless that has one itself.
+    A binding of such a base also applies to the configurable, unless it has the binding itself.
     """
     constructor = _called(selector)
     return [selector, *(base for base in bases(selector) if _called(base) is constructor)]

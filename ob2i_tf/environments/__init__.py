@@ -18,7 +18,8 @@ finished game within the step that ends it (AutoresetMode.SAME_STEP). `step(acti
 
 `step_async` and `step_wait` are the halves of `step`, as in AsyncVectorEnv: work done between them
 overlaps with the emulators. `reset(seed=None)` starts all copies. The first call, and every call
-with a seed, seeds each copy independently: neighbouring copies and seeds share no random stream.
+with a seed, seeds each copy independently; no two copies or neighbouring seeds share a random
+stream.
 
 `metadata` may hold
   history (default 1): Frames in an observation, stacked along its last axis if more than one.
@@ -53,7 +54,7 @@ BUILDERS: dict[str, Callable[..., gymnasium.vector.VectorEnv]] = {
 
 
 def known_as(name: str) -> str | None:
-    """The name in BUILDERS that `name` spells in any usual way, or None."""
+    """The name in BUILDERS of which `name` is any usual spelling, or None."""
     if isinstance(name, str):
         for known in BUILDERS:
             if games.normalise(name) == games.normalise(known):

@@ -35,9 +35,9 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
     the limit on a game's length. `info['game_over']` is set only at game over and at the limit,
     where the game has been reset. ALE does not show the screen at game over: there the newest frame
     of final_obs is an earlier one.
-    `info` also holds raw_rewards [N] float32 (unclipped), final_obs, and for the game in the
-    observations its lives [N] and episode_frames [N], its emulator frames so far, including those
-    before the first action.
+    `info` also holds raw_rewards [N] float32 (unclipped), final_obs, and two facts about the games
+    that the observations show: lives [N], and episode_frames [N], the emulator frames so far,
+    including those before the first action.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Restarts all games, from `seed` or else from the next stream of the constructor's."""
+        """Restarts all games, from `seed` or else from a new stream of the constructor's seed."""
         if options:
             raise ValueError(f'reset takes no options, got {options}')
         if seed is not None:
@@ -145,8 +145,8 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
         frames, raw_rewards, terminated, _, info = self._env.recv()
         frames = frames[:, 0]
 
-        # Lives cannot reveal a game over, since they already belong to the next game; the frame
-        # number of the last reset can.
+        # `lives` cannot reveal a game over, since it already belongs to the next game; the frame
+        # number at the last reset can.
         resets_at = info['frame_number'] - info['episode_frame_number']
         ended = resets_at != self._resets_at
         truncated = (self._agent_steps >= self._limit_agent_steps) & ~ended
@@ -240,17 +240,17 @@ def make_atari(
       noop_max: A game starts with 0..noop_max no-op frames, drawn uniformly, both ends included
         (paper).
       max_episode_frames: Frames after which a game is truncated, not counting no-ops, rounded up to
-        whole agent steps (108,000 = 30 minutes of play, van Hasselt et al. 2016).
+        full agent steps (108,000 = 30 minutes of play, van Hasselt et al. 2016).
       max_episode_frames_by_game: Limits of some games, {game in any spelling: frames}, in place of
         max_episode_frames (the released code: 18,000 for six games).
       terminal_on_life_loss: Whether a life loss sets `terminated`; the game itself continues (DQN;
-        evaluation counts whole games).
+        scores are those of complete games).
       clip_rewards: Whether rewards are reduced to their sign (DQN); scores use the raw rewards.
       sticky_action_probability: Probability that an emulator frame repeats the previous action: 0
         in the paper, 0.25 in ALE's v5 environments.
       full_action_space: Whether all 18 actions are available, or only the game's minimal set.
       num_threads: Number of emulator threads; 0 lets ALE choose.
-      press_fire: Whether FIRE, if the game has it, is pressed for one frame before the no-ops, as
+      press_fire: Whether FIRE, if the game has it, is pressed for one frame before the no-ops. This
         is ALE's default; the released code presses it differently.
       restart_stack_on_life_loss: Whether the first stack of a life repeats its first frame, like
         the first stack of a game (the released code). Needs terminal_on_life_loss, since replay

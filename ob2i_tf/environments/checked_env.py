@@ -106,8 +106,8 @@ class CheckedVectorEnv(gymnasium.vector.VectorWrapper):
     def _watch(self, tick_seconds: float) -> None:
         """Ends the process once `_TICKS` ticks in a row see the same call in progress.
 
-        It counts ticks instead of reading a clock, so that a process that was suspended and resumed
-        does not count as hanging.
+        It counts ticks instead of reading a clock, so that time for which the process was suspended
+        does not count.
         """
         ticks, before = 0, None
         while not self._closed.wait(tick_seconds):

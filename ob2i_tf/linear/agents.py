@@ -56,7 +56,7 @@ class LinearQNetwork(networks.QNetwork):
 @gin.configurable(denylist=['seed'])
 @checked
 class LsviPosterior(posteriors.Posterior):
-    """Acts by least-squares value iteration on all whole episodes so far, refitted after each.
+    """Acts by least-squares value iteration on all complete episodes so far, refitted after each.
 
     Observations are those of `make_linear_mdp`, [A, H d]. The network is unused. `mean` is the
     regression without bonus and noise.
@@ -118,13 +118,13 @@ class LsviPosterior(posteriors.Posterior):
         self._regularisation = regularisation
         self._seed = seed
         self._shape = (horizon, num_actions, size // horizon)
-        # phi, actions and rewards of whole episodes: [H, n, ...].
+        # phi, actions and rewards of complete episodes: [H, n, ...].
         self._past: tuple[np.ndarray, ...] = (
             np.zeros((horizon, 0, num_actions, size // horizon)),
             np.zeros((horizon, 0), int),
             np.zeros((horizon, 0)),
         )
-        # Those of the episode in progress.
+        # The same for the episode in progress.
         self._open: tuple[list, ...] = ([], [], [])
         self._functions: dict[str, list[Callable]] = {}  # By belief, fitted when first needed.
 
@@ -176,7 +176,7 @@ class LsviPosterior(posteriors.Posterior):
         self._open = ([], [], [])
 
     def _fitted(self, belief):
-        """Q at each step, by all whole episodes."""
+        """Q at each step, fitted to all complete episodes."""
         phi, actions, rewards = self._past
         taken = np.take_along_axis(phi, actions[:, :, None, None], axis=2)[:, :, 0]
         rng = np.random.default_rng([self._seed, phi.shape[1]])

@@ -68,7 +68,7 @@ def randomised(
 
     The weights get noise xi ~ N(0, noise_scale^2 Lambda^-1). With x = sqrt(phi^T Lambda^-1 phi), Q
     is phi^T (w + xi) for x <= lower and H - h, the largest return still possible, for x >= upper;
-    in between it is a linear blend of both.
+    in between it is a linear blend of the two.
     """
 
     def q_function(h, weights, inverse):
@@ -84,5 +84,5 @@ def randomised(
 
 
 def greedy() -> Callable:
-    """Without bonus and noise, for an epsilon-greedy agent: Q = w^T phi."""
+    """Plain regression, without bonus or noise: Q = w^T phi; for an epsilon-greedy agent."""
     return lambda h, weights, inverse: lambda phi: phi @ weights

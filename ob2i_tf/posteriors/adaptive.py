@@ -39,12 +39,12 @@ class AdaptivePosterior(EnsemblePosterior):
         if not isinstance(network, networks.IndependentQNetworks):
             raise ValueError('AdaptivePosterior needs Runner.network = @IndependentQNetworks')
         self._selection_period = selection_period
-        self._games = 0  # Started.
+        self._games_started = 0
         self._scores = np.zeros(network.num_heads)
 
     def draw_heads(self, count: int, rng: np.random.Generator) -> np.ndarray:
-        heads = (self._games + np.arange(count)) % self.network.num_heads
-        self._games += count
+        heads = (self._games_started + np.arange(count)) % self.network.num_heads
+        self._games_started += count
         return heads.astype(np.int32)
 
     def evaluation_heads(self, count: int, rng: np.random.Generator) -> np.ndarray:
@@ -56,16 +56,16 @@ class AdaptivePosterior(EnsemblePosterior):
         return int(self._scores.argmax())
 
     def observe(self, step: types.Step) -> None:
-        for done, (head, reward) in enumerate(zip(step.heads, step.rewards), start=1):
+        for steps_done, (head, reward) in enumerate(zip(step.heads, step.rewards), start=1):
             self._scores[head] += 0 if step.warmup else reward
-            if (step.agent_steps + done) % self._selection_period == 0:
+            if (step.agent_steps + steps_done) % self._selection_period == 0:
                 for network in (self.network, self.target_network):
                     network.copy_from(self.best)
                 self._scores[:] = 0
 
     def state(self) -> dict[str, np.ndarray]:
-        return {'scores': self._scores, 'games': np.array(self._games)}
+        return {'scores': self._scores, 'games': np.array(self._games_started)}
 
     def set_state(self, arrays: dict[str, np.ndarray]) -> None:
         self._scores = arrays['scores']
-        self._games = int(arrays['games'])
+        self._games_started = int(arrays['games'])

@@ -23,7 +23,7 @@ class Posterior(tf.Module):
       target_network: Target network, with its variables.
       replay: EpisodeReplay; None where a trained agent is restored.
       num_envs: Number of environments that the agent acts in.
-      seed: Seed of all random choices for which the caller passes neither seed nor generator.
+      seed: Seed of the random choices for which the caller passes neither a seed nor a generator.
     """
 
     fits_output_layer = False
@@ -97,7 +97,7 @@ class Posterior(tf.Module):
 
 @gin.configurable(denylist=['seed'])
 class EnsemblePosterior(Posterior):
-    """The heads as they are (Osband et al. 2016), or the noise of a noisy network.
+    """The bootstrapped heads themselves (Osband et al. 2016), or the draws of a noisy network.
 
     A noisy network draws its noise anew for each call of `sample` and `double_q_values`, one draw
     for all observations of the call (Fortunato et al. 2018, section 3.1); `mean` uses no noise.

@@ -32,8 +32,8 @@ class BayesianLinearPosterior(SingleHeadPosterior):
 
     Args:
       regression_period: Copies into the target network per regression.
-      regression_transitions: Transitions drawn from replay per regression; fewer while it holds
-        fewer.
+      regression_transitions: Transitions drawn from replay per regression; fewer as long as replay
+        holds fewer.
       prior_variance: Prior variance of each weight.
       noise_variance: Variance of y around the regression.
       covariance: Covariance of the sample: 'posterior', see above, or 'released', prior_variance
@@ -92,8 +92,8 @@ class BayesianLinearPosterior(SingleHeadPosterior):
         return tf.matmul(self.phi(observations), self.drawn, transpose_b=True)[:, None]
 
     def observe(self, step: types.Step) -> None:
-        for done in range(1, len(step.actions) + 1):
-            if (step.agent_steps + done) % self._sample_period == 0:
+        for steps_done in range(1, len(step.actions) + 1):
+            if (step.agent_steps + steps_done) % self._sample_period == 0:
                 self._draw()
 
     def target_updated(self) -> None:
@@ -105,11 +105,11 @@ class BayesianLinearPosterior(SingleHeadPosterior):
         """Refits the posterior and draws from it."""
         size = self.cholesky.shape
         squares, products = tf.zeros(size, tf.float64), tf.zeros(size[:2], tf.float64)
-        left = min(self._regression_transitions, self._replay.num_transitions)
-        while left:
-            rows = self._replay.sample_transitions(min(left, _STATES_PER_PASS))
+        remaining = min(self._regression_transitions, self._replay.num_transitions)
+        while remaining:
+            rows = self._replay.sample_transitions(min(remaining, _STATES_PER_PASS))
             squares, products = self._add_moments(squares, products, *rows[:-1])
-            left -= len(rows.actions)
+            remaining -= len(rows.actions)
         mean, covariance = regression_posterior(squares, products, *self._variances)
         if self._released:
             covariance *= self._variances[0]
@@ -118,9 +118,11 @@ class BayesianLinearPosterior(SingleHeadPosterior):
         self._draw()
 
     @tf.function(reduce_retracing=True, autograph=False)
-    def _add_moments(self, squares, products, observations, actions, rewards, discounts, next_):
+    def _add_moments(
+        self, squares, products, observations, actions, rewards, discounts, next_observations
+    ):
         """Adds sum phi phi^T [A, D, D] and sum phi y [A, D] of some transitions, in float64."""
-        next_q = self.target_network(next_)[:, 0]
+        next_q = self.target_network(next_observations)[:, 0]
         y = tf.cast(rewards + discounts * tf.reduce_max(next_q, axis=-1), tf.float64)
         phi = tf.cast(self.phi(observations), tf.float64)
         taken = tf.one_hot(actions, self.network.num_actions, dtype=tf.float64)

@@ -40,7 +40,7 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
     drawn for each action and step.
 
     Args:
-      scale: Factor on the standard deviation, their beta.
+      scale: Factor on the standard deviation, beta in their paper.
       n_steps: Number of transitions that y_t sums, n; 1, or 150 for their better variant.
       initial_variance: Variance of phi in directions never visited, mu.
       hidden_units: ReLU units of u, on the trunk's features.
@@ -70,11 +70,11 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
             )
         self._scale = scale
         self._n_steps = n_steps
-        features, phi = network.trunk_features, network.heads.hidden_units
+        num_features, phi_size = network.trunk_features, network.heads.hidden_units
         seeds = split_seed(seed, 2)
         self.variance_head = tf.keras.Sequential(
             [
-                tf.keras.layers.Input((features,)),
+                tf.keras.layers.Input((num_features,)),
                 tf.keras.layers.Dense(
                     hidden_units,
                     'relu',
@@ -88,7 +88,8 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
             ]
         )
         self.covariances = tf.Variable(
-            initial_variance * tf.eye(phi, batch_shape=[network.num_actions], dtype=tf.float64),
+            initial_variance
+            * tf.eye(phi_size, batch_shape=[network.num_actions], dtype=tf.float64),
             trainable=False,
             name='covariances',
         )
@@ -97,11 +98,11 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
         self._visit = Compiled(self._visit_pair)
         self._learn = Compiled(self._learn_pair)
         self._greedy = Compiled(self._greedy_actions)
-        self._trails: list[collections.deque[_Visit]] = [
+        self._pending_visits: list[collections.deque[_Visit]] = [
             collections.deque() for _ in range(num_envs)
         ]
         # The newest observation [1, *stack] of each environment.
-        self._ends: list[np.ndarray | None] = [None] * num_envs
+        self._newest_observations: list[np.ndarray | None] = [None] * num_envs
 
     def sample(self, observations: Any, seed: Any) -> tf.Tensor:
         q_values = self.network(observations)
@@ -117,14 +118,16 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
         return self.variance_head(self.network.features(observations))
 
     def observe(self, step: types.Step) -> None:
-        for env, trail in enumerate(self._trails):
-            row = slice(env, env + 1)  # Copied, since environments may use their buffers again.
+        for env, pending in enumerate(self._pending_visits):
+            row = slice(env, env + 1)  # Copied below, since environments may reuse their buffers.
             observation, action = step.observations[row].copy(), step.actions[row].copy()
             nu = float(self._visit(observation, action))
-            trail.append(_Visit(observation, action, nu, float(step.discounts[env])))
-            if len(trail) > self._n_steps:
-                self._learn_oldest(trail, trail[-1].observation, trail[-1].action, rest=1)
-            self._ends[env] = step.next_observations[row].copy()
+            pending.append(_Visit(observation, action, nu, float(step.discounts[env])))
+            if len(pending) > self._n_steps:
+                self._learn_oldest(
+                    pending, pending[-1].observation, pending[-1].action, num_excluded=1
+                )
+            self._newest_observations[env] = step.next_observations[row].copy()
             if step.episode_over[env]:
                 self._finish(env)
 
@@ -134,19 +137,25 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
 
     def _finish(self, env):
         """Learns from the remaining visits of an episode that ended."""
-        trail, end = self._trails[env], self._ends[env]
-        if trail:
+        pending, end = self._pending_visits[env], self._newest_observations[env]
+        if pending:
             action = self._greedy(end)
-            while trail:
-                self._learn_oldest(trail, end, action, rest=0)
+            while pending:
+                self._learn_oldest(pending, end, action, num_excluded=0)
 
-    def _learn_oldest(self, trail, observation, action, rest):
-        """Fits the oldest visit to nu of all but `rest` visits, then u(observation, action)."""
+    def _learn_oldest(self, pending, observation, action, num_excluded):
+        """Regresses u at the oldest visit on its y, and removes the visit.
+
+        Args:
+          pending: Visits, oldest first.
+          observation, action: The pair at which y bootstraps from u.
+          num_excluded: Number of newest visits whose nu is not in the sum.
+        """
         total, factor = 0.0, 1.0
-        for visit in list(trail)[: len(trail) - rest]:
+        for visit in list(pending)[: len(pending) - num_excluded]:
             total += factor * visit.nu
             factor *= visit.discount**2
-        oldest = trail.popleft()
+        oldest = pending.popleft()
         self._learn(
             oldest.observation,
             oldest.action,
@@ -158,13 +167,14 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
 
     def _visit_pair(self, observation, action):
         """nu of a single pair, and its Sherman-Morrison update of the covariance."""
-        # In float64: otherwise rounding errors in unseen directions swamp those seen often.
+        # In float64; in float32, rounding errors of the large variances of unseen directions would
+        # swamp the small ones of directions seen often.
         phi, action = tf.cast(self.phi(observation)[0], tf.float64), action[0]
         covariance = tf.gather(self.covariances, action)  # Indexing would copy all of them.
         product = tf.linalg.matvec(covariance, phi)
         nu = tf.tensordot(phi, product, 1)
-        smaller = covariance - tf.tensordot(product, product, 0) / (1 + nu)
-        self.covariances.scatter_nd_update([[action]], smaller[None])
+        updated = covariance - tf.tensordot(product, product, 0) / (1 + nu)
+        self.covariances.scatter_nd_update([[action]], updated[None])
         return nu
 
     def _learn_pair(self, observation, action, total, factor, last_observation, last_action):
@@ -181,10 +191,12 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
         return tf.argmax(self.mean(observation)[:, 0], axis=-1, output_type=tf.int32)
 
     def state(self) -> dict[str, np.ndarray]:
-        visits = [(env, visit) for env, trail in enumerate(self._trails) for visit in trail]
+        visits = [
+            (env, visit) for env, pending in enumerate(self._pending_visits) for visit in pending
+        ]
         if not visits:
             return {}
-        ends = [end for end in self._ends if end is not None]
+        ends = [end for end in self._newest_observations if end is not None]
         return {
             'env': np.array([env for env, _ in visits]),
             'observation': np.concatenate([visit.observation for _, visit in visits]),
@@ -195,12 +207,12 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
         }
 
     def set_state(self, arrays: dict[str, np.ndarray]) -> None:
-        self._trails = [collections.deque() for _ in range(self._num_envs)]
+        self._pending_visits = [collections.deque() for _ in range(self._num_envs)]
         if not arrays:
             return
-        self._ends = [end[None] for end in arrays['ends']]
+        self._newest_observations = [end[None] for end in arrays['ends']]
         for i, env in enumerate(arrays['env']):
-            self._trails[env].append(
+            self._pending_visits[env].append(
                 _Visit(
                     arrays['observation'][i : i + 1],
                     arrays['action'][i : i + 1],

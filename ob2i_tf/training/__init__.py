@@ -1,1 +1,1 @@
-"""What keeps a run alive: composition, the loop, logs, checkpoints, the command line."""
+"""Runs: their composition, the training loop, logs, checkpoints and the command line."""

@@ -41,7 +41,7 @@ class Environment(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """The parts of a run; each is built by the parameter of Runner that has its name."""
+    """The parts of a run; each is built by the parameter of Runner of the same name."""
 
     environment: Environment
     replay: EpisodeReplay
@@ -73,7 +73,7 @@ class Parts(NamedTuple):
 
     @property
     def modules(self) -> dict[str, tf.Module]:
-        """{name: part whose variables must be finite}; networks first, which errors then name."""
+        """{name: part whose variables must be finite}; networks first, so that errors name them."""
         return {
             'online network': self.learner.network,
             'target network': self.learner.target_network,
@@ -155,8 +155,8 @@ def build_posterior(
       seed: Seed of the run.
 
     Raises:
-      ConfigError: `posterior` cannot be a factory of posteriors, or what it makes has no values
-        [B, K, A] for observations.
+      ConfigError: `posterior` cannot be a factory of posteriors, or its posterior does not map
+        observations to values [B, K, A].
     """
     _check_factory('Runner.posterior', posterior, posteriors.Posterior)
     belief = posterior(*pair, replay, num_envs, _seed_of(seed, 'posterior'))
@@ -208,7 +208,7 @@ def build(
       agent(learner, posterior, update, replay, num_envs, rng, timers, xla=), see agent.py.
 
     To restore a trained agent, `restore` makes only the environment, the networks and the
-    posterior, as here except that the posterior's replay is None.
+    posterior, in the same way except that the posterior's replay is None.
 
     Args:
       seed: Seed of the run.

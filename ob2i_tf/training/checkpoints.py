@@ -1,7 +1,7 @@
 """Checkpoints that are intact or absent: written aside, verified, then renamed.
 
-A checkpoint is a folder named by its agent steps in 12 digits, such as 000001000000; a
-second one of the same agent steps gets the suffix -1. Only `_name`, `_unused` and `_parse` know.
+A checkpoint is a folder named by its agent steps in 12 digits, such as 000001000000; a second one
+at the same agent steps gets the suffix -1. Only `_name`, `_unused` and `_parse` depend on this.
 """
 
 import io
@@ -112,11 +112,11 @@ def read_newest(directory: Path, read: Callable[[Path], object]) -> list[Path]:
         called with the next older one, since the content of a verified file can be unusable.
 
     Returns:
-      The newer checkpoints that were skipped as damaged.
+      The newer checkpoints, which were skipped as damaged.
 
     Raises:
       CheckpointError: There are checkpoints, but none can be restored.
-      MemoryError: Nothing is known about the checkpoints.
+      MemoryError: Memory ran out, which does not mean that a checkpoint is damaged.
     """
     paths = newest_first(directory)
     faults: list[str] = []
@@ -146,7 +146,7 @@ def newest_first(directory: Path) -> list[Path]:
 
 
 def none_in(directory: Path) -> str:
-    """Says that a folder has no checkpoint, and names other files in it that may be meant."""
+    """The message that a folder has no checkpoint, with files in it that may be meant."""
     names = sorted(path.name for path in _paths(directory) if not path.name.startswith('.'))
     only = f', only {", ".join(names)}: a checkpoint is named by its agent steps' if names else ''
     return f'no checkpoint in {directory}{only}'
@@ -211,7 +211,7 @@ def read_arrays(folder: Path) -> dict[str, np.ndarray]:
 
 
 def arrays_of(part: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """{name: array} of one part, with the names that were given to `write_content`."""
+    """{name: array} of one part, as given to `write_content`."""
     prefix = f'{part}_'
     return {n.removeprefix(prefix): x for n, x in arrays.items() if n.startswith(prefix)}
 

@@ -40,7 +40,7 @@ def check_unpacked(path: StrPath) -> None:
         size = sum(member.file_size for member in archive.infolist())
     free = psutil.virtual_memory().available
     if size > free:
-        raise MemoryError(f'{path} holds {size:,} bytes, and {free:,} are free')
+        raise MemoryError(f'{path} holds {size:,} bytes, but only {free:,} are free')
 
 
 def sync(path: StrPath) -> None:

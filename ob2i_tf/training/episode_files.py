@@ -28,8 +28,8 @@ class ReplayDamagedError(ValueError):
 class EpisodeFiles:
     """Saves the episodes and the random state of a replay, and restores them.
 
-    Episodes are written to files of several episodes, *segments*, and never written again. No other
-    object may load episodes into the replay meanwhile.
+    Each episode is written once, to a *segment*, a file of several episodes. No other object may
+    load episodes into the replay meanwhile.
 
     Args:
       directory: Folder of the files; created at the first `flush` or `save`.

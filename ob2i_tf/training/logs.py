@@ -1,8 +1,8 @@
 """Logs of a run: CSV tables, TensorBoard, progress, timers and profiles.
 
 To log another number per iteration, see `RunLogs.write_iteration`: for TensorBoard alone, add it to
-`scalars`; for train.csv and TensorBoard, to `train` and to `run_folder.COLUMNS['train']`. What the
-learner or an update reports is averaged in `Means` under the names in their reports.
+`scalars`; for train.csv and TensorBoard, to `train` and to `run_folder.COLUMNS['train']`. Numbers
+in the reports of the learner and the update are averaged in `Means`, by name.
 """
 
 import collections
@@ -82,7 +82,7 @@ class CsvLog:
       seen: Result of `fingerprint` at the checkpoint to resume from; None starts a new file.
 
     Raises:
-      CheckpointError: The file no longer starts with the rows of the checkpoint; it stays as it is.
+      CheckpointError: The file no longer starts with the rows of the checkpoint; it is unchanged.
     """
 
     def __init__(self, path: Path, columns: tuple[str, ...], seen: dict[str, Any] | None = None):
@@ -161,7 +161,7 @@ class TensorBoard:
                 path.unlink()
 
     def write(self, iteration: int, frames: int, scalars: Mapping[str, float]) -> None:
-        """Writes {tag: number} at x = frames; leaves out NaN, which means not measured."""
+        """Writes {tag: number} at x = frames, except NaN, which means not measured."""
         path = self._directory / self._name(iteration)
         now = time.time()
         events = [event_pb2.Event(wall_time=now, file_version='brain.Event:2')]

@@ -62,7 +62,7 @@ def play(
     meanwhile: Callable[[], Any] = lambda: None,
     waiting: Callable[[], AbstractContextManager] = contextlib.nullcontext,
 ) -> Iterator[tuple[EnvStep, list[Game]]]:
-    """Plays until the caller stops iterating.
+    """Plays for as long as the caller iterates.
 
     Args:
       env: Environment that follows the contract of `environments.make`, already reset.

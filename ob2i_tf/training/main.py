@@ -5,9 +5,9 @@ r"""Trains an agent as configured by gin.
       --gin_bindings="make_environment.name = 'Pong'" --gin_bindings='Runner.seed = 3'
 
 Gin files are found as given, or in the project's folder gin/. The same command resumes a run from
-its newest checkpoint. Exit status: 0 the run is complete, 1 it could not continue, 2 its
-configuration or the command line is wrong, 128 + signal (143, 130, 129) SIGTERM, Ctrl-C or a closed
-terminal stopped it and everything is saved.
+its newest checkpoint. Exit status: 0 if the run is complete; 1 if it could not continue; 2 if its
+configuration or the command line is wrong; 128 + signal (143, 130, 129) if SIGTERM, Ctrl-C or a
+closed terminal stopped it and everything is saved.
 """
 
 import contextlib
@@ -33,13 +33,13 @@ def _flag_values():
     flags.DEFINE_multi_string(
         'gin_files',
         [],
-        'Gin file; repeat the flag for several, of which later ones override.',
+        'Gin file; may be repeated, later files override earlier ones.',
         flag_values=values,
     )
     flags.DEFINE_multi_string(
         'gin_bindings',
         [],
-        'Binding in gin syntax, overrides the files; may be repeated.',
+        'Binding in gin syntax; overrides the files; may be repeated.',
         flag_values=values,
     )
     flags.DEFINE_string(
@@ -111,7 +111,7 @@ def _set_up_logging():
 
 @contextlib.contextmanager
 def stderr_held_back() -> Iterator[None]:
-    """Hides TensorFlow's start-up messages, which no setting turns off; an error shows them."""
+    """Hides TensorFlow's start-up messages, which no setting turns off, unless an error occurs."""
     sys.stderr.flush()
     stderr = os.dup(2)
     with tempfile.TemporaryFile() as notes:

@@ -24,7 +24,7 @@ import ob2i_tf
 from ob2i_tf.errors import UserError
 from ob2i_tf.training import checkpoints, disk
 
-# {table: columns} of the CSV files; the README describes them under "A run".
+# {table: columns} of the CSV files; docs/run_folder.md describes them.
 COLUMNS = {
     'train': (
         'iteration',
@@ -138,8 +138,8 @@ class RunFolder:
         for path in (self.checkpoints, self.replay, self.tensorboard):
             if path.is_symlink():
                 raise UserError(
-                    f'{path} is a symbolic link, and a run writes through none; move that folder '
-                    'back, or move the entire run folder'
+                    f'{path} is a symbolic link, and a run never writes through one; move the '
+                    'folder back, or move the entire run folder'
                 )
 
     def write_environment(self, devices: list[str]) -> None:
@@ -188,7 +188,7 @@ class RunFolder:
         path = self.table(table)
         try:
             text = disk.read_text(path, errors='replace')
-            text = text.partition('\0')[0]  # NULs are what a power cut leaves of unwritten rows.
+            text = text.partition('\0')[0]  # A power cut may leave NULs in place of unwritten rows.
             return list(csv.DictReader(text[: text.rfind('\n') + 1].splitlines()))
         except (FileNotFoundError, NotADirectoryError):
             return []
@@ -236,13 +236,13 @@ def find_runs(path: str | Path, damaged: bool = False) -> list[Path]:
 
     Args:
       path: Folder to search.
-      damaged: Whether a folder counts that lacks config.gin but has logged iterations or
+      damaged: Whether to list folders without config.gin that have logged iterations or
         evaluations.
     """
     marks = {_CONFIG, *(f'{table}.csv' for table in ('train', 'eval') if damaged)}
     inside_a_run = {'checkpoints', 'replay', 'tensorboard'}
     found, seen, roots = [], set(), [path]
-    for root in roots:  # Grows: links are followed after the folders found without them.
+    for root in roots:  # The list grows: links are followed after all folders found without them.
         for folder, names, files in os.walk(root):
             real = os.path.realpath(folder)
             if real in seen:

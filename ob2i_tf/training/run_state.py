@@ -118,7 +118,7 @@ def _saved_replays(paths: Iterable[Path]) -> Iterator[dict[str, Any]]:
     for path in paths:
         try:
             yield checkpoints.read_state(path)['replay']
-        except MemoryError:  # Whose replay is to be kept is not known then.
+        except MemoryError:  # It is then unknown which files of replay must be kept.
             raise
         except Exception as error:  # A damaged file may hold anything.
             logging.warning('The checkpoint %s is damaged: %s', path, error)

@@ -38,7 +38,7 @@ from ob2i_tf.training.run_state import RunState
 from ob2i_tf.training.signals import StopRequest
 
 _Steps = Annotated[int, AtLeast(0)]
-# ALE takes 0.1 s for each, in one call that no signal interrupts.
+# ALE takes 0.1 s per environment, in one call that no signal interrupts.
 _NumEnvs = Annotated[int, Within(1, 256)]
 
 
@@ -73,7 +73,8 @@ class Runner:
       checkpoint_steps: Agent steps between checkpoints within an iteration; 0: only at its end.
       checkpoints_kept: Number of the newest checkpoints that stay on disk.
       require_gpu: Whether to refuse to run if TensorFlow sees no GPU.
-      xla: Parts that XLA compiles; which of them gain depends on the device, see README.
+      xla: Parts that XLA compiles; which of them gain depends on the device, see
+        docs/performance.md.
       tf32: Whether a GPU may round the inputs of float32 products to TensorFloat-32.
       profile: First and last agent step of a recording by TensorFlow's profiler; None: never.
       method: Name of the method in reports; gin files bind it.
@@ -302,7 +303,7 @@ class Runner:
         return period > 0 and steps // period > (steps - self._num_envs) // period
 
     def _save(self):
-        self._state.check_finite()  # Lack of memory there is no error of the disk.
+        self._state.check_finite()  # Not within `disk_errors`: it may run out of memory.
         with disk_errors(self.folder):
             self._state.save(self._logs.fingerprints())
         self._exit_if_asked()

@@ -10,7 +10,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class StopRequest:
-    """Context that records a request to stop; true once there was one.
+    """Context that records a request to stop; it is true once there was one.
 
     SIGHUP stays ignored if it was, as under nohup. A second SIGINT ends the process at once, since
     people repeat Ctrl-C; schedulers repeat SIGTERM.

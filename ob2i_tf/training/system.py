@@ -1,6 +1,6 @@
 """The machine that a run computes on: its memory, its GPUs, its allocator.
 
-TensorFlow is imported only where it is used, since `keep_freed_memory` must be called before that.
+TensorFlow is imported only within functions, since `keep_freed_memory` must be called before.
 """
 
 import contextlib
@@ -49,9 +49,9 @@ def report(require_gpu: bool) -> None:
 def keep_freed_memory() -> None:
     """Keeps glibc malloc from returning freed memory to the OS; does nothing with another libc.
 
-    A gradient of 64 MB would otherwise be unmapped and faulted in again at every learner step, a
-    third of the step on CPU. Blocks that were mapped before stay so: call it early, before
-    TensorFlow is imported.
+    Otherwise a gradient of 64 MB would be unmapped and faulted in again at every learner step,
+    which takes a third of the step on a CPU. The setting does not affect blocks that are already
+    mapped, so call it before TensorFlow is imported.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -76,7 +76,7 @@ def memory_bytes(groups: str = '/proc/self/cgroup', root: str | Path = '/sys/fs/
 
 
 def _memory_limits(groups, root):
-    """Files that may hold a limit, of the control group of this process and of its parents."""
+    """Files that may hold a memory limit of this process's control group or of a parent group."""
     own = {'': '/', 'memory': '/'}  # {controller: group}; version 2 has one tree without a name.
     with contextlib.suppress(OSError):  # Not Linux.
         for line in Path(groups).read_text().splitlines():

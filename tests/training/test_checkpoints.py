@@ -113,7 +113,7 @@ def test_arrays_that_do_not_fit_into_memory_are_not_read(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(disk.psutil, 'virtual_memory', lambda: free)
         with pytest.raises(
-            MemoryError, match='arrays.npz holds 1,000,128 bytes, and 999,999 are free'
+            MemoryError, match='arrays.npz holds 1,000,128 bytes, but only 999,999 are free'
         ):
             checkpoints.read_arrays(tmp_path)
     assert checkpoints.read_arrays(tmp_path)['zeros'].sum() == 0
