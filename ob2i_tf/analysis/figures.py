@@ -10,6 +10,7 @@ import itertools
 import math
 import re
 import textwrap
+import zlib
 from typing import NamedTuple
 
 import matplotlib
@@ -37,6 +38,13 @@ _PATTERNS = (
     (7, 3, 2, 3),
 )
 DASHES = ['-', *((0, pattern) for pattern in _PATTERNS)]
+# In the order of their colours and dashes. Methods often shown together differ in colour.
+METHODS = (
+    *('OB2I', 'BEBU', 'BEBU-UCB', 'BEBU-IDS', 'BootDQN', 'EBU', 'DQN', 'BEBU-RND'),
+    *('UBE', 'Bayesian-DQN', 'BootDQN-UCB', 'BootDQN-IDS'),
+    *('NoisyNet', 'EBU, adaptive', 'NoisyNet-DQN', 'random policy'),
+    *('UBE, 1-step', 'randomised LSVI', 'LSVI-UCB', 'epsilon-greedy LSVI'),
+)
 PANELS = 12  # Largest number per page of curves.
 FEWEST_POINTS = 3  # Smallest number of games in a scatter plot.
 STYLE = {
@@ -98,14 +106,30 @@ def style():
 
 
 def line_styles(methods):
-    """{method: keywords of a line}, with a colour and dashes; OB2I gets the first of them."""
-    methods = sorted(methods, key=lambda method: (not method.startswith('OB2I'), method))
+    """{method: keywords of a line}, OB2I first.
+
+    Colour and dashes depend on the name alone, in any spelling ('bebu_ucb' looks like 'BEBU-UCB'),
+    unless two of the methods would then look alike.
+    """
+
+    def plain(method):
+        return re.sub('[^a-z0-9]+', ' ', method.lower())
+
+    known = {plain(method): look for look, method in enumerate(METHODS)}
+    others = range(len(METHODS), len(COLOURS) * len(DASHES))
+    looks = {}
+    for method in sorted(methods, key=lambda method: (method not in METHODS, method)):
+        start = zlib.crc32(plain(method).encode()) % len(others)
+        wanted = [*others[start:], *others[:start]]
+        if plain(method) in known:
+            wanted.insert(0, known[plain(method)])
+        looks[method] = next((look for look in wanted if look not in looks.values()), wanted[0])
     return {
         method: {
-            'color': COLOURS[i % len(COLOURS)],
-            'linestyle': DASHES[(i + i // len(COLOURS)) % len(DASHES)],
+            'color': COLOURS[looks[method] % len(COLOURS)],
+            'linestyle': DASHES[(looks[method] + looks[method] // len(COLOURS)) % len(DASHES)],
         }
-        for i, method in enumerate(methods)
+        for method in sorted(looks, key=lambda method: (not method.startswith('OB2I'), method))
     }
 
 

@@ -151,6 +151,25 @@ def test_lines_of_many_methods_look_different():
     assert len({str(keywords) for keywords in styles.values()}) == 40
 
 
+def test_a_method_looks_the_same_whichever_others_are_missing():
+    shown = figures.line_styles([*figures.METHODS, '_mine'])
+    for method in shown:
+        assert figures.line_styles([method]) == {method: shown[method]}
+    assert figures.line_styles(['bebu_ucb'])['bebu_ucb'] == shown['BEBU-UCB']
+    assert len({str(look) for look in figures.line_styles(['OB2I', 'ob2i']).values()}) == 2
+
+
+def test_the_demo_has_the_looks_of_figures():
+    """Dashes in CSS are in pixels, those of figures in widths of the line."""
+    text = (ROOT / 'ob2i_tf' / 'analysis' / 'templates' / 'demo.css').read_text()
+    for number, look in enumerate(figures.line_styles(['OB2I', 'BootDQN', 'DQN']).values()):
+        assert f'--method-{number}: {look["color"].lower()};' in text
+        dashes = 'none'
+        if look['linestyle'] != '-':
+            dashes = ' '.join(f'{2.5 * length:g}' for length in look['linestyle'][1])
+        assert f'--dashes-{number}: {dashes};' in text
+
+
 def test_latex_and_markdown_escape():
     cells = pd.DataFrame([['x|y', 1.0]], columns=['a_b', 'Q*Bert'])
     table = tables.Table('t', '50% & more', cells, [1], ('{~^\\}',))
