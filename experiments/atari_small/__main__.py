@@ -2,8 +2,9 @@
 
   python -m experiments.atari_small --out experiments/atari_small
 
-Draws curves.png from the CSV files beside this script: <game>/<seed>/eval.csv and
-<game>/random/eval.csv. Bands are one standard error of the mean over the games of an evaluation.
+Draws curves.png, .svg and .pdf from the CSV files beside this script: <game>/<seed>/eval.csv
+and <game>/random/eval.csv. Bands are one standard error of the mean over the games of an
+evaluation.
 """
 
 import os
@@ -52,7 +53,7 @@ def main(argv=None):
     parser.add_argument('--out', required=True, type=os.path.expanduser, metavar='DIR')
     out = Path(parser.parse_args(argv).out)
     out.mkdir(parents=True, exist_ok=True)
-    (out / 'curves.png').write_bytes(figure(HERE).png)
+    figure(HERE).save(out)
     return 0
 
 

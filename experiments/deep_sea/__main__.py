@@ -10,7 +10,7 @@ episodes count, here all). It is then stopped, and `found` counts the treasures 
 goes to a larger size if at least half of its seeds solve the previous one. Each run is one of
 <method>_deep_sea.gin with mapping_seed 0, on one core. If the command is repeated, it runs those
 that are missing. The table has one row per run; after each size it is rewritten, with a figure
-beside it (suffix .png).
+beside it (.png, .svg, .pdf).
 Exit status: 0 if complete, 1 if some runs failed or were stopped, 2 for a wrong command line.
 """
 
@@ -113,7 +113,7 @@ def write(path, rows):
             [COLUMNS, *sorted(rows, key=lambda row: (list(METHODS).index(row[0]), row))]
         )
     os.replace(aside, path)
-    Path(path).with_suffix('.png').write_bytes(figure(rows).png)
+    figure(rows)._replace(name=Path(path).stem).save(Path(path).parent)
 
 
 def figure(rows):

@@ -6,7 +6,7 @@ Twenty networks are fitted to the same 60 points, from different initial weights
 MultiHeadQNetwork without a trunk share nothing. The paper does not specify the points; these are
 as in Osband et al. (2016, appendix A): y = x + sin(4 (x + w)) + sin(13 (x + w)) + w,
 w ~ N(0, 0.03^2), x uniform in (0, 0.6) and (0.8, 1).
-Writes curves.csv and regression.png.
+Writes curves.csv and regression.png, .svg and .pdf.
 """
 
 import csv
@@ -117,7 +117,7 @@ def main(argv=None):
         writer = csv.writer(file)
         writer.writerow(['x', 'mean', 'std'])
         writer.writerows(np.round(np.stack([curve, fitted.mean(axis=1), std], axis=1), 5))
-    (out / 'regression.png').write_bytes(figure((x, y), curve, fitted, std).png)
+    figure((x, y), curve, fitted, std).save(out)
     print(f'mean squared error of the networks: {errors.min():.3f} to {errors.max():.3f}')
     outside, gap = (curve < 0) | (curve > 1), (curve > 0.6) & (curve < 0.8)
     for where, chosen in (

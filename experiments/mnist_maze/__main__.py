@@ -13,7 +13,7 @@ These episodes count:
 
 Writes into the folder: episodes.csv, one row per episode; curves.csv, training episodes in bins of
 agent steps; runs.csv, the end of each run; summary.csv, over mazes; comparison.csv, methods on the
-same mazes; relative_length.png and .svg.
+same mazes; relative_length.png, .svg and .pdf.
 Exit status: 0 if written, 1 if not, 2 for a wrong command line.
 """
 

@@ -8,7 +8,7 @@ noise. It is computed from the episodes in the run's replay. If an agent learns,
 more slowly than the number n of episodes: summary.csv has the exponent p of n^p fitted to the
 second half of a run (a line through the logarithms), which is 1 for an agent that never learns.
 
-Writes regret.csv, summary.csv, regret.png and regret.svg.
+Writes regret.csv, summary.csv, and regret.png, .svg and .pdf.
 Exit status: 0 if written, 1 if not, 2 for a wrong command line.
 """
 

@@ -1,7 +1,7 @@
 """Figures of results beside the published ones, readable in print and by the colour-blind.
 
-Each function returns Figures, with PNG and SVG. Text and axes have the colour INK, which a page
-replaces by its text colour.
+Each function returns Figures, with PNG, SVG and PDF. Text and axes have the colour INK, which a
+page replaces by its text colour.
 """
 
 import html
@@ -59,6 +59,7 @@ STYLE = {
     'axes.spines.right': False,
     'legend.frameon': False,
     'svg.fonttype': 'none',
+    'pdf.fonttype': 42,  # TrueType; publishers refuse the default, Type 3.
     'svg.hashsalt': 'ob2i_tf',
     'text.parse_math': False,  # Names of methods may contain '$'.
     'figure.dpi': 150,  # As saved, since widths of text depend on it.
@@ -76,6 +77,7 @@ class Figure(NamedTuple):
     caption: str
     png: bytes
     svg: str
+    pdf: bytes
 
     def inline_svg(self) -> str:
         """The SVG for use in a page: text in the page's colour, unique ids, a description."""
@@ -85,19 +87,21 @@ class Figure(NamedTuple):
         return text.replace('<svg ', f'<svg role="img" aria-label="{label}" ', 1)
 
     def save(self, folder):
-        (folder / f'{self.name}.png').write_bytes(self.png)
-        (folder / f'{self.name}.svg').write_text(self.svg, encoding='utf-8')
+        for suffix, content in (('png', self.png), ('svg', self.svg.encode()), ('pdf', self.pdf)):
+            (folder / f'{self.name}.{suffix}').write_bytes(content)
 
 
 def rendered(name, title, caption, figure) -> Figure:
     """Draws and closes a matplotlib figure."""
-    figure.draw_without_rendering()
-    figure.set_layout_engine('none')  # The layout need not be computed again for each format.
-    png, svg = io.BytesIO(), io.StringIO()
+    figure.get_layout_engine().execute(figure)
+    figure.set_layout_engine(None)  # The layout need not be computed again for each format.
+    png, svg, pdf = io.BytesIO(), io.StringIO(), io.BytesIO()
     figure.savefig(png, format='png', facecolor='white', metadata={'Software': None})
     figure.savefig(svg, format='svg', transparent=True, metadata={'Date': None, 'Creator': None})
+    dates = dict.fromkeys(('CreationDate', 'Creator', 'Producer'))
+    figure.savefig(pdf, format='pdf', transparent=True, metadata=dates)
     plt.close(figure)
-    return Figure(name, title, caption, png.getvalue(), svg.getvalue())
+    return Figure(name, title, caption, png.getvalue(), svg.getvalue(), pdf.getvalue())
 
 
 def style():
@@ -415,16 +419,17 @@ def performance_profiles(results, draws=500) -> list[Figure]:
     groups = dict(tuple(results.atari.groupby('method')))
     for method, keywords in line_styles(groups).items():
         by_game = groups[method].groupby('game')['normalised']
-        games = [values.to_numpy() for _, values in by_game]
+        games = [values.to_numpy()[:, None] > taus for _, values in by_game]
         label = f'{method}, n = {len(games)}'
-        axis.plot(taus, _share(games, taus), lw=1.8, label=label, **keywords)
+        share = np.mean([above.mean(axis=0) for above in games], axis=0)
+        axis.plot(taus, share, lw=1.8, label=label, **keywords)
         if max(map(len, games)) > 1:
-            drawn = [_share([rng.choice(g, len(g)) for g in games], taus) for _ in range(draws)]
-            band = np.percentile(drawn, [2.5, 97.5], axis=0)
+            drawn = [g[rng.integers(len(g), size=(draws, len(g)))].mean(axis=1) for g in games]
+            band = np.percentile(np.mean(drawn, axis=0), [2.5, 97.5], axis=0)
             axis.fill_between(taus, *band, color=keywords['color'], alpha=0.18, lw=0)
     for method, dashes in zip(known.paper, DASHES):
         values = scores.human_normalised(known.paper[method], known.random, known.human)
-        share = _share([values.to_numpy()], taus)
+        share = (values.to_numpy()[:, None] > taus).mean(axis=0)
         axis.plot(taus, share, color=INK, lw=0.8, alpha=0.75, ls=dashes, label=f'{method}, paper')
     axis.set_ylim(0, 1)
     axis.set_xlim(0, taus[-1])
@@ -441,11 +446,6 @@ def performance_profiles(results, draws=500) -> list[Figure]:
             figure,
         )
     ]
-
-
-def _share(games, taus):
-    sorted_games = (np.sort(values) for values in games)
-    return np.mean([1 - np.searchsorted(v, taus, side='right') / len(v) for v in sorted_games], 0)
 
 
 @style()

@@ -123,6 +123,7 @@ def test_the_page_follows_cursor_keys_spikes_and_play(browser, game, tmp_path): 
 
     page = episode.write(game, tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
+        'bonus.pdf',
         'bonus.png',
         'bonus.svg',
         'episode.gif',

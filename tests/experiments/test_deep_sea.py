@@ -69,6 +69,7 @@ def test_deep_sea_goes_on_where_half_of_the_seeds_solved(tmp_path, monkeypatch, 
         'bebu,10,0,False,10000,0',
         'bebu,10,1,False,10000,0',
     ]
+    assert {path.suffix for path in tmp_path.glob('table.*')} == {'.csv', '.png', '.svg', '.pdf'}
     printed = capsys.readouterr()
     assert 'seed1: FAILED (3)' in printed.out and 'not complete' in printed.err
 

@@ -285,6 +285,7 @@ def test_the_command_writes_its_files(tmp_path, capsys):
         'runs.csv',
         'summary.csv',
         'comparison.csv',
+        'relative_length.pdf',
         'relative_length.png',
         'relative_length.svg',
     }
