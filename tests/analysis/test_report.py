@@ -6,6 +6,7 @@ import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -131,7 +132,7 @@ def test_errors_are_one_line(tmp_path, capsys, arguments, says):
 
 
 def test_methods_of_any_name_have_figures_of_their_own(tmp_path, capsys):
-    names = ['beta +1', 'beta -1', 'beta (1)', 'beta 1 2', '$_$', '\u03b2']
+    names = ['beta +1', 'beta -1', 'beta (1)', 'beta 1 2', '$_$', '\u03b2', '_mine']
     for name in names:
         for game in ('Pong', 'Q*Bert', 'Freeway', 'Alien'):
             write_run(tmp_path / name, 'OB2I', game, 0, iterations=3)
@@ -141,7 +142,7 @@ def test_methods_of_any_name_have_figures_of_their_own(tmp_path, capsys):
     ids = Page((out / 'report.html').read_text()).ids
     assert len(ids) == len(set(ids))
     made = {file.stem for file in (out / 'figures').glob('relative_*.svg')}
-    slugs = ('beta_1', 'beta_1_2', 'beta_1_2_2', 'method', 'method_2')
+    slugs = ('beta_1', 'beta_1_2', 'beta_1_2_2', 'method', 'method_2', 'mine')
     assert {f'relative_{slug}' for slug in slugs} <= made
     profiles = (out / 'figures' / 'performance_profiles.svg').read_text()
     assert all(f'{name}, n = 4' in profiles for name in names)
@@ -161,6 +162,38 @@ def test_a_method_looks_the_same_whichever_others_are_missing():
         assert figures.line_styles([method]) == {method: shown[method]}
     assert figures.line_styles(['bebu_ucb'])['bebu_ucb'] == shown['BEBU-UCB']
     assert len({str(look) for look in figures.line_styles(['OB2I', 'ob2i']).values()}) == 2
+
+
+def test_a_mean_ends_where_a_seed_ends_and_a_single_point_is_visible():
+    look = figures.line_styles(['OB2I'])['OB2I']
+    curves = pd.DataFrame({0: [1.0, 2, 3, 4], 1: [3.0, np.nan, 5, np.nan]}, [10, 20, 30, 40])
+    axis = figures.grid(1)[1][0]
+    mean = figures._draw_seeds(axis, curves, look)
+    np.testing.assert_allclose(mean.get_xydata(), [[10, 2], [20, 3], [30, 4]])
+    assert [list(line.get_xdata()) for line in axis.lines[:2]] == [[10, 20, 30, 40], [10, 30]]
+    axis = figures.grid(1)[1][0]
+    mean = figures._draw_seeds(axis, curves[:1], look)
+    assert mean.get_marker() == 'o' and axis.collections[0].get_linewidth() > 0
+
+
+def test_legends_name_everything_that_is_drawn(report):
+    for name, shown in (
+        ('learning_curves', ('OB2I', 'one seed', '95% interval of the mean', 'BEBU, paper at 20M')),
+        ('performance_profiles', ('BEBU, n = 3', 'OB2I, paper', '95% interval')),
+        ('intervals', ('95% interval',)),
+    ):
+        text = (report / 'figures' / f'{name}.svg').read_text()
+        assert all(f'>{entry}</text>' in text for entry in shown), name
+
+
+def test_long_names_stay_within_the_figure():
+    figure, (axis,) = figures.grid(1)
+    line = figures.plot(axis, [0, 1], [0, 1])
+    figures.legend(figure, {'OB2I (' + 'EpisodicUpdate.greedy, ' * 12 + ')': line})
+    figure.draw_without_rendering()
+    box = figure.legends[0].get_window_extent()
+    assert 0 <= box.x0 < box.x1 <= figure.bbox.x1
+    assert axis.get_window_extent().height > 100
 
 
 def test_the_demo_has_the_looks_of_figures():
