@@ -62,13 +62,13 @@ def figure(heads, errors):
       errors: [k, seeds].
     """
     with figures.style():
-        picture, axis = plt.subplots(figsize=(4.5, 3.2), layout='constrained')
-        axis.loglog(heads, errors, 'o', color=figures.COLOURS[0], markersize=3, alpha=0.6)
-        axis.loglog(heads, 1 / np.sqrt(2 * np.array(heads)), 'k--', label='1 / sqrt(2 K)')
+        picture, axis = plt.subplots(figsize=(figures.NARROW, 3.3), layout='constrained')
+        dots = axis.loglog(heads, errors, 'o', color=figures.COLOURS[0], markersize=3, alpha=0.6)
+        (line,) = axis.loglog(heads, 1 / np.sqrt(2 * np.array(heads)), '--', color=figures.INK)
         axis.set(xlabel='heads K', ylabel='relative error of the standard deviation')
         for each in (axis.xaxis, axis.yaxis):
             each.set_major_formatter(lambda value, _: figures.short(value))
-        axis.legend()
+        figures.legend(picture, {'one seed': dots[0], '1 / sqrt(2 K)': line})
         caption = 'Relative error of the standard deviation of K heads, one point per seed'
         return figures.rendered('errors', 'Theorem 1', caption, picture)
 

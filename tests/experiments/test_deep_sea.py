@@ -1,5 +1,6 @@
 """When the study of Deep Sea calls a sea solved, and how its sweeps continue."""
 
+import re
 import signal
 
 import pytest
@@ -89,3 +90,12 @@ def test_a_wrong_binding_of_deep_sea_leaves_the_table_alone(tmp_path, capsys, bi
     command = ['--methods=ebu', '--sizes=10', f'--base_dir={tmp_path / "runs"}', f'--out={out}']
     assert deep_sea.main([*command, f'--gin_bindings={binding}']) == 2
     assert what in capsys.readouterr().err and out.read_text() == 'old\n'
+
+
+def test_the_mean_of_deep_sea_ends_where_a_seed_fails():
+    rows = [('ob2i', size, seed, True, 100 * size, 9) for size in (10, 20) for seed in (0, 1)]
+    rows += [('ob2i', 30, 0, True, 5000, 9), ('ob2i', 30, 1, False, 10000, 0)]
+    svg = deep_sea.figure(rows).svg
+    mean = re.search(r'<path d="([^"]*)"[^>]*stroke: #0072b2; stroke-width: 1.6', svg)[1]
+    assert len(re.findall('[ML]', mean)) == 2  # Sizes 10 and 20.
+    assert '>one seed</text>' in svg and '>one seed, not solved</text>' in svg
