@@ -1,6 +1,8 @@
 """The whole report, from the command line."""
 
 import csv
+import re
+import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -211,9 +213,43 @@ def test_latex_and_markdown_escape():
     cells = pd.DataFrame([['x|y', 1.0]], columns=['a_b', 'Q*Bert'])
     table = tables.Table('t', '50% & more', cells, [1], ('{~^\\}',))
     assert r'50\% \& more' in tables.latex(table) and r'a\_b & Q*Bert' in tables.latex(table)
-    assert r'\{\textasciitilde{}\textasciicircum{}\textbackslash{}\}}' in tables.latex(table)
+    assert r' \{\textasciitilde{}\textasciicircum{}\textbackslash{}\}' in tables.latex(table)
     assert r'\textbf{1.0}' in tables.latex(table)
     assert r'x\|y | **1.0** |' in tables.markdown(table)
+
+
+def test_latex_tables_fit_a_column_or_a_page_or_are_split():
+    def table(rows, columns):
+        names = ['Game', *(f'Method {i} (here)' for i in range(columns))]
+        cells = pd.DataFrame([['Pong'] + [1.0] * columns] * rows, columns=names)
+        return tables.latex(tables.Table('t', 'T', cells, notes=('N.',)))
+
+    column, page, split = table(3, 2), table(49, 9), table(60, 25)
+    assert column.startswith('\\begin{table}\n') and page.startswith('\\begin{table*}\n')
+    assert r'\begin{tabular}{lrr}' in column and r'\toprule' in column
+    assert r'\shortstack[r]{Method 0\\(here)}' in column
+    parts = split.split('\n\n')
+    assert len(parts) == 4  # Two of columns, two of rows.
+    assert all(f'(part {i} of 4)' in part for i, part in enumerate(parts, 1))
+    assert [part.count('Pong & 1.0') for part in parts] == [50, 10, 50, 10]
+    assert split.count('1.0') == 60 * 25 and split.count('N.') == 1
+    assert len(set(re.findall('label{(.*)}', split))) == 4
+
+
+@pytest.mark.skipif(not shutil.which('pdflatex'), reason='no LaTeX')
+def test_latex_tables_compile(report, tmp_path):
+    files = sorted((report / 'tables').glob('*.tex'))
+    assert files
+    page = tmp_path / 'page.tex'
+    page.write_text(
+        r'\documentclass[twocolumn]{article}\usepackage[utf8]{inputenc}\usepackage{booktabs,graphicx}'
+        + r'\begin{document}'
+        + ''.join(rf'\input{{{file}}}' for file in files)
+        + r'\end{document}'
+    )
+    command = ['pdflatex', '-halt-on-error', '-output-directory', str(tmp_path), str(page)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0 and 'Overfull' not in done.stdout, done.stdout
 
 
 @pytest.fixture(scope='module')
