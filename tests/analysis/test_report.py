@@ -318,6 +318,13 @@ def test_the_page_fits_screens_goes_dark_and_needs_no_mouse(browser, real):  # n
         )
         assert out_of_reach == 0
         assert not browser.errors()
+    browser.screen(1920, 1080)
+    browser.open(real / 'report.html')
+    table, figure = browser.run(
+        "return [...document.querySelectorAll('#summary .side-by-side > *')].map((part) => "
+        '[part.getBoundingClientRect().top, part.getBoundingClientRect().right])'
+    )
+    assert figure[0] - table[0] < 60 and figure[1] > 1500  # Beside each other.
 
 
 def test_a_report_without_an_atari_run_has_nothing_published(tmp_path):
