@@ -2,8 +2,9 @@
 
   python -m experiments.atari_small --out experiments/atari_small
 
-Draws curves.png from the CSV files beside this script: <game>/<seed>/eval.csv and
-<game>/random/eval.csv. Bands are one standard error of the mean over the games of an evaluation.
+Draws curves.png, .svg and .pdf from the CSV files beside this script: <game>/<seed>/eval.csv
+and <game>/random/eval.csv. Bands are one standard error of the mean over the games of an
+evaluation.
 """
 
 import os
@@ -33,15 +34,13 @@ def figure(folder):
                 steps, score = table['frames'] / 4, table['score_mean']
                 error = table['score_std'] / table['episodes'] ** 0.5
                 (lines[f'OB2I, {seed.name}'],) = axis.plot(steps, score, 'o-', ms=3, color=color)
-                axis.fill_between(
-                    steps, score - error, score + error, color=color, alpha=0.18, lw=0
-                )
+                figures.band(axis, steps, score - error, score + error, color)
             random = pd.read_csv(RunFolder(game / 'random').table('eval'))['score_mean'].item()
             lines['random policy'] = axis.axhline(random, color=figures.INK, lw=0.7, ls='--')
             axis.set(title=game.name, xlabel='agent steps', xlim=0)
             axis.xaxis.set_major_formatter(lambda value, _: figures.short(value))
         picture.supylabel('evaluation score', fontsize=9)
-        figures.legend(picture, lines)
+        figures.legend(picture, lines | {'one standard error': figures.BAND})
         return figures.rendered('curves', 'OB2I on two games', 'Evaluation scores', picture)
 
 
@@ -52,7 +51,7 @@ def main(argv=None):
     parser.add_argument('--out', required=True, type=os.path.expanduser, metavar='DIR')
     out = Path(parser.parse_args(argv).out)
     out.mkdir(parents=True, exist_ok=True)
-    (out / 'curves.png').write_bytes(figure(HERE).png)
+    figure(HERE).save(out)
     return 0
 
 

@@ -10,7 +10,7 @@ episodes count, here all). It is then stopped, and `found` counts the treasures 
 goes to a larger size if at least half of its seeds solve the previous one. Each run is one of
 <method>_deep_sea.gin with mapping_seed 0, on one core. If the command is repeated, it runs those
 that are missing. The table has one row per run; after each size it is rewritten, with a figure
-beside it (suffix .png).
+beside it (.png, .svg, .pdf).
 Exit status: 0 if complete, 1 if some runs failed or were stopped, 2 for a wrong command line.
 """
 
@@ -28,6 +28,7 @@ from ob2i_tf.training.run_folder import RunFolder
 
 with cli.extra('analysis'):
     import matplotlib.pyplot as plt
+    from matplotlib import transforms
 
     from ob2i_tf.analysis import figures
 
@@ -113,38 +114,47 @@ def write(path, rows):
             [COLUMNS, *sorted(rows, key=lambda row: (list(METHODS).index(row[0]), row))]
         )
     os.replace(aside, path)
-    Path(path).with_suffix('.png').write_bytes(figure(rows).png)
+    figure(rows)._replace(name=Path(path).stem).save(Path(path).parent)
 
 
 def figure(rows):
-    """Episodes until each seed solved a size, with a line through the means of those that did.
+    """Episodes until each seed solved a size, with a line through the means where all did.
 
     Args:
       rows: Tuples of COLUMNS.
     """
     look = figures.line_styles(set(METHODS.values()))
     with figures.style():
-        picture, axis = plt.subplots(figsize=(5.6, 3.3), layout='constrained')
+        picture, axis = plt.subplots(figsize=(figures.NARROW, 3.3), layout='constrained')
         lines = {}
-        for method, name in METHODS.items():
+        for place, (method, name) in enumerate(METHODS.items()):
             solved, missed = {}, []
             for row in rows:
                 if row[0] == method and row[3]:
                     solved.setdefault(row[1], []).append(row[4])
                 elif row[0] == method:
                     missed.append(row[1])
-            means = [sum(episodes) / len(episodes) for episodes in solved.values()]
-            color = look[name]['color']
-            (lines[name],) = axis.plot(list(solved), means, lw=1.6, **look[name])
+            by_all = [size for size in solved if size not in missed]
+            means = [sum(solved[size]) / len(solved[size]) for size in by_all]
+            color, shown = look[name]['color'], len(axis.lines)
+            lines[name] = figures.plot(axis, by_all, means, lw=1.6, **look[name])
             for size, episodes in solved.items():
                 axis.plot([size] * len(episodes), episodes, 'o', ms=3, color=color)
             axis.plot(missed, [EPISODES] * len(missed), 'x', ms=5, color=color)
+            inches = (place - len(METHODS) / 2) * 3 / 72  # Else methods would cover each other.
+            aside = transforms.ScaledTranslation(inches, 0, picture.dpi_scale_trans)
+            for line in axis.lines[shown:]:
+                line.set_transform(axis.transData + aside)
         axis.set_yscale('log')
         axis.yaxis.set_major_formatter(lambda value, _: figures.short(value))
         axis.set_xlabel('size')
         axis.set_ylabel('episodes until solved')
-        figures.legend(picture, lines)
-        caption = 'Episodes until a seed solved a size; crosses at the top: it did not'
+        cross = plt.Line2D([], [], color=figures.INK, ls='', marker='x', ms=5)
+        figures.legend(picture, lines | {'one seed': figures.POINT, 'one seed, not solved': cross})
+        caption = (
+            'Episodes until a seed solved a size, and the mean where all seeds did; crosses at the '
+            'top: a seed did not. Methods stand side by side at each size'
+        )
         return figures.rendered('deep_sea', 'Deep Sea', caption, picture)
 
 

@@ -6,7 +6,7 @@ Twenty networks are fitted to the same 60 points, from different initial weights
 MultiHeadQNetwork without a trunk share nothing. The paper does not specify the points; these are
 as in Osband et al. (2016, appendix A): y = x + sin(4 (x + w)) + sin(13 (x + w)) + w,
 w ~ N(0, 0.03^2), x uniform in (0, 0.6) and (0.8, 1).
-Writes curves.csv and regression.png.
+Writes curves.csv and regression.png, .svg and .pdf.
 """
 
 import csv
@@ -78,28 +78,23 @@ def figure(points, curve, fitted, std):
     mean = fitted.mean(axis=1)
     with figures.style():
         picture, panels = plt.subplots(
-            1, 3, figsize=(10, 3), sharex=True, sharey=True, layout='constrained'
+            1, 3, figsize=(figures.WIDE, 2.5), sharex=True, sharey=True, layout='constrained'
         )
         panels[0].plot(curve, fitted, linewidth=0.7, alpha=0.7)
-        panels[1].plot(curve, mean, color='black')
         for width, alpha in ((1, 0.35), (2, 0.2)):
             low, high = mean - width * std, mean + width * std
-            panels[1].fill_between(
-                curve, low, high, color=figures.COLOURS[0], alpha=alpha, linewidth=0
-            )
-        panels[2].plot(curve, mean, color='black', label='mean')
-        panels[2].plot(
-            curve, mean + std, color=figures.COLOURS[1], label='optimistic: mean + bonus'
-        )
-        panels[2].legend()
-        titles = (
-            f'{NUM_NETWORKS} networks',
-            'mean, 1 and 2 standard deviations',
-            'optimistic value',
-        )
-        for panel, title in zip(panels, titles):
-            panel.plot(*points, '.', color=figures.COLOURS[2], markersize=5, zorder=3)
+            figures.band(panels[1], curve, low, high, figures.COLOURS[0], alpha)
+        for panel in panels[1:]:
+            (line,) = panel.plot(curve, mean, color=figures.INK)
+        (optimistic,) = panels[2].plot(curve, mean + std, color=figures.COLOURS[1])
+        for panel, title in zip(panels, (f'{NUM_NETWORKS} networks', 'spread', 'optimistic value')):
+            (dots,) = panel.plot(*points, '.', color=figures.COLOURS[2], markersize=5, zorder=3)
             panel.set(title=title, xlabel='x', ylim=(points[1].min() - 2, points[1].max() + 2))
+        panels[0].set_ylabel('y')
+        lines = {'points': dots, 'mean of the networks': line, 'mean + bonus': optimistic}
+        bands = panels[1].collections
+        lines |= {'1 standard deviation': bands[0], '2 standard deviations': bands[1]}
+        figures.legend(picture, lines)
         caption = 'Networks fitted to the same points, and their spread as a bonus'
         return figures.rendered('regression', 'The UCB-bonus', caption, picture)
 
@@ -121,7 +116,7 @@ def main(argv=None):
         writer = csv.writer(file)
         writer.writerow(['x', 'mean', 'std'])
         writer.writerows(np.round(np.stack([curve, fitted.mean(axis=1), std], axis=1), 5))
-    (out / 'regression.png').write_bytes(figure((x, y), curve, fitted, std).png)
+    figure((x, y), curve, fitted, std).save(out)
     print(f'mean squared error of the networks: {errors.min():.3f} to {errors.max():.3f}')
     outside, gap = (curve < 0) | (curve > 1), (curve > 0.6) & (curve < 0.8)
     for where, chosen in (

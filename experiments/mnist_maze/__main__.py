@@ -13,7 +13,7 @@ These episodes count:
 
 Writes into the folder: episodes.csv, one row per episode; curves.csv, training episodes in bins of
 agent steps; runs.csv, the end of each run; summary.csv, over mazes; comparison.csv, methods on the
-same mazes; relative_length.png and .svg.
+same mazes; relative_length.png, .svg and .pdf.
 Exit status: 0 if written, 1 if not, 2 for a wrong command line.
 """
 
@@ -249,32 +249,34 @@ def figure(of_runs):
     Args:
       of_runs: Result of `curves`.
     """
-    of_mazes = _over_seeds(of_runs)
-    look = figures.line_styles(set(of_mazes.columns.get_level_values('method')))
-    densities = of_mazes.T.groupby('wall_density')
+    look = figures.line_styles(set(of_runs.columns.get_level_values('method')))
+    densities = of_runs.T.groupby('wall_density')
     with figures.style():
         picture, axes = figures.grid(len(densities))
         lines = {}
         for axis, (density, chosen) in zip(axes, densities):
             by_method = chosen.groupby('method')
-            for method, mazes in by_method:
-                low, middle, high = (mazes.quantile(q) for q in (0.25, 0.5, 0.75))
-                color = look[method]['color']
-                axis.fill_between(middle.index, low, high, color=color, alpha=0.18, lw=0)
-                (lines[method],) = axis.plot(middle.index, middle, lw=1.6, **look[method])
-            counts = '-'.join(map(str, sorted({by_method.size().min(), by_method.size().max()})))
+            counts = set()
+            for method, runs in by_method:
+                mazes = _over_seeds(runs.T.dropna())  # As far as all runs reach.
+                low, middle, high = (mazes.quantile(q, axis=1) for q in (0.25, 0.5, 0.75))
+                figures.band(axis, middle.index, low, high, look[method]['color'])
+                lines[method] = figures.plot(axis, middle.index, middle, lw=1.6, **look[method])
+                counts.add(len(mazes.columns))
+            counts = '-'.join(map(str, sorted({min(counts), max(counts)})))
             axis.set_title(f'{100 * density:g}% wall density, mazes: {counts}')
             axis.set_yscale('log')
             axis.set_yticks([1, 2, 5, 10, 20, 50], ['1', '2', '5', '10', '20', '50'])
             axis.minorticks_off()
-            axis.axhline(1, color=figures.INK, lw=0.7, ls=(0, (1, 2)))
+            shortest = axis.axhline(1, color=figures.INK, lw=0.7, ls=(0, (1, 2)))
             axis.xaxis.set_major_formatter(lambda value, _: figures.short(value))
             axis.set_xlabel('agent steps')
         picture.supylabel('relative length of training episodes', fontsize=9)
+        lines |= {'quartiles over mazes': figures.BAND, 'shortest path': shortest}
         figures.legend(picture, lines)
         caption = (
-            'Training episodes over agent steps, median and quartiles over mazes; the dotted line '
-            'is the shortest path, which slips make unattainable'
+            'Training episodes over agent steps, median and quartiles over mazes, as far as all '
+            'runs reach; the dotted line is the shortest path, which slips make unattainable'
         )
         return figures.rendered('relative_length', 'Relative length', caption, picture)
 

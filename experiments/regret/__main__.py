@@ -8,7 +8,7 @@ noise. It is computed from the episodes in the run's replay. If an agent learns,
 more slowly than the number n of episodes: summary.csv has the exponent p of n^p fitted to the
 second half of a run (a line through the logarithms), which is 1 for an agent that never learns.
 
-Writes regret.csv, summary.csv, regret.png and regret.svg.
+Writes regret.csv, summary.csv, and regret.png, .svg and .pdf.
 Exit status: 0 if written, 1 if not, 2 for a wrong command line.
 """
 
@@ -134,14 +134,14 @@ def figure(table):
     """Regret over episodes: each seed, and the mean."""
     look = figures.line_styles(set(table.columns.get_level_values('method')))
     with figures.style():
-        picture, axis = plt.subplots(figsize=(5.6, 3.3), layout='constrained')
+        picture, axis = plt.subplots(figsize=(figures.NARROW, 3.3), layout='constrained')
         lines = {}
         for method, of_seeds in table.T.groupby('method'):
             axis.plot(table.index, of_seeds.T, lw=0.7, alpha=0.5, color=look[method]['color'])
-            (lines[method],) = axis.plot(table.index, of_seeds.mean(), lw=1.8, **look[method])
+            lines[method] = figures.plot(axis, table.index, of_seeds.mean(), lw=1.8, **look[method])
         axis.set_xlabel('episodes')
         axis.set_ylabel('cumulative regret')
-        figures.legend(picture, lines)
+        figures.legend(picture, lines | {'one seed': figures.SEED})
         caption = 'Cumulative regret over episodes. Thin: seeds. Thick: their mean'
         return figures.rendered('regret', 'Regret on a linear MDP', caption, picture)
 

@@ -6,7 +6,7 @@ By the theorem, in Bayesian linear regression with prior N(0, I / lambda) and un
 standard deviation of the value at phi is sqrt(phi^T Lambda^-1 phi). A head of the ensemble is a
 ridge regression on targets with noise N(0, 1), drawn towards a weight from the prior: a sample of
 that posterior. So the error of the ensemble's standard deviation falls like 1 / sqrt(K).
-Writes errors.csv and errors.png.
+Writes errors.csv and errors.png, .svg and .pdf.
 """
 
 import csv
@@ -62,13 +62,13 @@ def figure(heads, errors):
       errors: [k, seeds].
     """
     with figures.style():
-        picture, axis = plt.subplots(figsize=(4.5, 3.2), layout='constrained')
-        axis.loglog(heads, errors, 'o', color=figures.COLOURS[0], markersize=3, alpha=0.6)
-        axis.loglog(heads, 1 / np.sqrt(2 * np.array(heads)), 'k--', label='1 / sqrt(2 K)')
+        picture, axis = plt.subplots(figsize=(figures.NARROW, 3.3), layout='constrained')
+        dots = axis.loglog(heads, errors, 'o', color=figures.COLOURS[0], markersize=3, alpha=0.6)
+        (line,) = axis.loglog(heads, 1 / np.sqrt(2 * np.array(heads)), '--', color=figures.INK)
         axis.set(xlabel='heads K', ylabel='relative error of the standard deviation')
         for each in (axis.xaxis, axis.yaxis):
             each.set_major_formatter(lambda value, _: figures.short(value))
-        axis.legend()
+        figures.legend(picture, {'one seed': dots[0], '1 / sqrt(2 K)': line})
         caption = 'Relative error of the standard deviation of K heads, one point per seed'
         return figures.rendered('errors', 'Theorem 1', caption, picture)
 
@@ -86,7 +86,7 @@ def main(argv=None):
         writer = csv.writer(file)
         writer.writerow(['num_heads', 'seed', 'relative_error'])
         writer.writerows((k, s, e) for k, row in zip(heads, errors) for s, e in enumerate(row))
-    (out / 'errors.png').write_bytes(figure(heads, errors).png)
+    figure(heads, errors).save(out)
     slope = np.polyfit(np.log(heads), np.log(np.mean(errors, axis=1)), 1)[0]
     print(f'the error falls like K^{slope:.2f}')
     return 0

@@ -1,7 +1,7 @@
 """Figures of results alongside the published ones, readable in print and by the colour-blind.
 
-Each function returns Figures, with PNG and SVG. Text and axes have the colour INK, which a page
-replaces by its text colour.
+Each function returns Figures, with PNG, SVG and PDF. Text and axes have the colour INK, which a
+page replaces by its text colour.
 """
 
 import html
@@ -10,6 +10,7 @@ import itertools
 import math
 import re
 import textwrap
+import zlib
 from typing import NamedTuple
 
 import matplotlib
@@ -19,7 +20,8 @@ matplotlib.use('Agg')
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib import ticker
+from matplotlib import lines as mlines
+from matplotlib import patches, ticker
 
 from ob2i_tf.analysis import scores
 from ob2i_tf.analysis.load import game_order
@@ -36,7 +38,19 @@ _PATTERNS = (
     (2, 3),
     (7, 3, 2, 3),
 )
+WIDE, NARROW = 7.65, 5.6  # Widths of figures, in inches.
 DASHES = ['-', *((0, pattern) for pattern in _PATTERNS)]
+# In the order of their colours and dashes. Methods often shown together differ in colour.
+METHODS = (
+    *('OB2I', 'BEBU', 'BEBU-UCB', 'BEBU-IDS', 'BootDQN', 'EBU', 'DQN', 'BEBU-RND'),
+    *('UBE', 'Bayesian-DQN', 'BootDQN-UCB', 'BootDQN-IDS'),
+    *('NoisyNet', 'EBU, adaptive', 'NoisyNet-DQN', 'random policy'),
+    *('UBE, 1-step', 'randomised LSVI', 'LSVI-UCB', 'epsilon-greedy LSVI'),
+)
+# For legends: what all methods share, in the colour of none.
+SEED = mlines.Line2D([], [], color=INK, lw=0.7)
+POINT = mlines.Line2D([], [], color=INK, ls='', marker='o', ms=3)
+BAND = patches.Patch(facecolor=INK, alpha=0.25)
 PANELS = 12  # Largest number per page of curves.
 FEWEST_POINTS = 3  # Smallest number of games in a scatter plot.
 STYLE = {
@@ -50,7 +64,9 @@ STYLE = {
     'axes.spines.top': False,
     'axes.spines.right': False,
     'legend.frameon': False,
+    'axes.prop_cycle': plt.cycler(color=COLOURS),
     'svg.fonttype': 'none',
+    'pdf.fonttype': 42,  # TrueType; publishers refuse the default, Type 3.
     'svg.hashsalt': 'ob2i_tf',
     'text.parse_math': False,  # Names of methods may contain '$'.
     'figure.dpi': 150,  # As saved, since widths of text depend on it.
@@ -68,6 +84,7 @@ class Figure(NamedTuple):
     caption: str
     png: bytes
     svg: str
+    pdf: bytes
 
     def inline_svg(self) -> str:
         """The SVG for use in a page: text in the page's colour, unique ids, a description."""
@@ -77,19 +94,21 @@ class Figure(NamedTuple):
         return text.replace('<svg ', f'<svg role="img" aria-label="{label}" ', 1)
 
     def save(self, folder):
-        (folder / f'{self.name}.png').write_bytes(self.png)
-        (folder / f'{self.name}.svg').write_text(self.svg, encoding='utf-8')
+        for suffix, content in (('png', self.png), ('svg', self.svg.encode()), ('pdf', self.pdf)):
+            (folder / f'{self.name}.{suffix}').write_bytes(content)
 
 
 def rendered(name, title, caption, figure) -> Figure:
     """Draws and closes a matplotlib figure."""
-    figure.draw_without_rendering()
-    figure.set_layout_engine('none')  # The layout need not be computed again for each format.
-    png, svg = io.BytesIO(), io.StringIO()
+    figure.get_layout_engine().execute(figure)
+    figure.set_layout_engine(None)  # The layout need not be computed again for each format.
+    png, svg, pdf = io.BytesIO(), io.StringIO(), io.BytesIO()
     figure.savefig(png, format='png', facecolor='white', metadata={'Software': None})
     figure.savefig(svg, format='svg', transparent=True, metadata={'Date': None, 'Creator': None})
+    dates = dict.fromkeys(('CreationDate', 'Creator', 'Producer'))
+    figure.savefig(pdf, format='pdf', transparent=True, metadata=dates)
     plt.close(figure)
-    return Figure(name, title, caption, png.getvalue(), svg.getvalue())
+    return Figure(name, title, caption, png.getvalue(), svg.getvalue(), pdf.getvalue())
 
 
 def style():
@@ -98,14 +117,30 @@ def style():
 
 
 def line_styles(methods):
-    """{method: keywords of a line}, with a colour and dashes; OB2I gets the first of them."""
-    methods = sorted(methods, key=lambda method: (not method.startswith('OB2I'), method))
+    """{method: keywords of a line}, OB2I first.
+
+    Colour and dashes depend on the name alone, in any spelling ('bebu_ucb' looks like 'BEBU-UCB'),
+    unless two of the methods would then look alike.
+    """
+
+    def plain(method):
+        return re.sub('[^a-z0-9]+', ' ', method.lower())
+
+    known = {plain(method): look for look, method in enumerate(METHODS)}
+    others = range(len(METHODS), len(COLOURS) * len(DASHES))
+    looks = {}
+    for method in sorted(methods, key=lambda method: (method not in METHODS, method)):
+        start = zlib.crc32(plain(method).encode()) % len(others)
+        wanted = [*others[start:], *others[:start]]
+        if plain(method) in known:
+            wanted.insert(0, known[plain(method)])
+        looks[method] = next((look for look in wanted if look not in looks.values()), wanted[0])
     return {
         method: {
-            'color': COLOURS[i % len(COLOURS)],
-            'linestyle': DASHES[(i + i // len(COLOURS)) % len(DASHES)],
+            'color': COLOURS[looks[method] % len(COLOURS)],
+            'linestyle': DASHES[(looks[method] + looks[method] // len(COLOURS)) % len(DASHES)],
         }
-        for i, method in enumerate(methods)
+        for method in sorted(looks, key=lambda method: (not method.startswith('OB2I'), method))
     }
 
 
@@ -114,6 +149,11 @@ def plot(axis, x, y, **keywords):
     marker = {'marker': 'o', 'ms': 3, 'clip_on': False} if len(x) == 1 else {}
     (line,) = axis.plot(x, y, **marker, **keywords)
     return line
+
+
+def band(axis, x, low, high, color, alpha=0.18):
+    """Fills the space between two lines; a single point gets a bar."""
+    axis.fill_between(x, low, high, color=color, alpha=alpha, lw=4 if len(x) == 1 else 0)
 
 
 def short(value) -> str:
@@ -143,18 +183,10 @@ def run_curves(runs, table, column) -> pd.DataFrame:
 
 
 def interval_of_mean(curves, draws=1000):
-    """95% bootstrap interval of the mean over seeds, [2, frames]; NaN if there is only one seed."""
+    """95% bootstrap interval of the mean over seeds, [2, frames], of [frames, seeds]."""
     values = curves.to_numpy()
-    existing = ~np.isnan(values)
-    bounds = np.full((2, len(values)), np.nan)
-    rng = np.random.default_rng(0)
-    for seeds in np.unique(existing, axis=0):
-        count = seeds.sum()
-        if count > 1:
-            rows = (existing == seeds).all(axis=1)
-            drawn = values[rows][:, seeds][:, rng.integers(count, size=(draws, count))]
-            bounds[:, rows] = np.percentile(drawn.mean(axis=-1), [2.5, 97.5], axis=1)
-    return bounds
+    seeds = np.random.default_rng(0).integers(values.shape[1], size=(draws, values.shape[1]))
+    return np.percentile(values[:, seeds].mean(axis=-1), [2.5, 97.5], axis=1)
 
 
 def grid(count):
@@ -162,7 +194,7 @@ def grid(count):
     columns = min(3, count)
     rows = -(-count // columns)
     figure, axes = plt.subplots(
-        rows, columns, figsize=(7.65, 2.0 * rows + 0.3), squeeze=False, layout='constrained'
+        rows, columns, figsize=(WIDE, 2.0 * rows + 0.3), squeeze=False, layout='constrained'
     )
     for axis in axes.flat[count:]:
         axis.axis('off')
@@ -174,13 +206,17 @@ def legend(figure, lines):
 
     Args:
       figure: Figure.
-      lines: {name: line}.
+      lines: {name: line, or anything else that has a handle in legends}.
     """
-    width = max(map(len, lines)) + 8  # Of a name and its line, in characters.
-    columns = min(4, len(lines), max(1, int(16 * figure.get_figwidth() / width)))
-    figure.set_figheight(figure.get_figheight() + 0.18 * -(-len(lines) // columns))
+    names = [textwrap.fill(name, int(12 * figure.get_figwidth())) for name in lines]
+    width = max(len(line) for name in names for line in name.splitlines()) + 8  # With its line.
+    columns = min(4, len(names), max(1, int(16 * figure.get_figwidth() / width)))
+    rows = -(-len(names) // columns) * max(name.count('\n') + 1 for name in names)
+    figure.set_figheight(figure.get_figheight() + 0.18 * rows)
     place = {'loc': 'outside lower center', 'ncols': columns, 'handlelength': 3.2}
-    figure.legend(lines.values(), list(lines), **place)
+    made = figure.legend(lines.values(), ['-'] * len(names), **place)
+    for text, name in zip(made.get_texts(), names):
+        text.set_text(name)  # Only here, since legends leave out names that start with '_'.
 
 
 @style()
@@ -197,14 +233,16 @@ def _panels(runs, table, column, known, name, title, caption, ylabel) -> list[Fi
     figures = []
     for number, page in enumerate(pages, 1):
         figure, axes = grid(len(page))
-        lines = {}
+        lines, shared = {}, {}
         for axis, game in zip(axes, page):
-            for method, members in sorted(by_game[game].items()):
-                curves = run_curves(members, table, column)
+            for method in (method for method in styles if method in by_game[game]):
+                curves = run_curves(by_game[game][method], table, column)
                 lines[method] = _draw_seeds(axis, curves, styles[method])
+                if len(curves.columns) > 1:
+                    shared = {'one seed': SEED, '95% interval of the mean': BAND}
             axis.set_xlim(0, 1.04 * axis.dataLim.x1 or 1)
             if known is not None and game in known.paper.index:
-                lines |= _published_scores(axis, known, game)
+                shared |= _published_scores(axis, known, game)
             axis.set_title(game)
             for each in (axis.xaxis, axis.yaxis):
                 each.set_major_locator(ticker.MaxNLocator(4))
@@ -212,7 +250,7 @@ def _panels(runs, table, column, known, name, title, caption, ylabel) -> list[Fi
         for axis in axes[-3:]:
             axis.set_xlabel('frames')
         figure.supylabel(ylabel, fontsize=9)
-        legend(figure, lines)
+        legend(figure, lines | shared)
         suffix = f'_{number}' if count > 1 else ''
         of_count = f', page {number} of {count}' if count > 1 else ''
         figures.append(rendered(name + suffix, title + of_count, caption, figure))
@@ -220,14 +258,17 @@ def _panels(runs, table, column, known, name, title, caption, ylabel) -> list[Fi
 
 
 def _draw_seeds(axis, curves, look):
-    """A thin line per seed and a band for their mean; returns the thick line of the mean."""
-    for seed in curves:
-        seen = curves[seed].dropna()
-        plot(axis, seen.index, seen, color=look['color'], lw=0.5, alpha=0.45)
-    band = interval_of_mean(curves)
-    axis.fill_between(curves.index, *band, color=look['color'], alpha=0.18, lw=0)
-    mean = curves.mean(axis=1)
-    return plot(axis, mean.index, mean, lw=1.6, **look)
+    """A thin line per seed and a band for their mean; returns the thick line of the mean.
+
+    The mean is that of the lines, and ends where a seed ends, as others would move it there.
+    """
+    common = curves.interpolate(method='index', limit_area='inside').dropna()
+    if len(curves.columns) > 1:
+        for seed in curves:
+            seen = curves[seed].dropna()
+            plot(axis, seen.index, seen, color=look['color'], lw=0.5, alpha=0.45)
+        band(axis, common.index, *interval_of_mean(common), color=look['color'])
+    return plot(axis, common.index, common.mean(axis=1), lw=1.6, **look)
 
 
 def _published_scores(axis, known, game):
@@ -239,9 +280,9 @@ def _published_scores(axis, known, game):
     low, high = axis.get_ylim()
     published = known.paper.loc[game]
     near = published.between(low - 2 * (high - low), high + 2 * (high - low))
-    for method, marker in zip(known.paper, 'osD^'):
+    for (method, style), marker in zip(line_styles(known.paper).items(), 'osD^'):
         if near[method]:
-            look = {'ls': '', 'ms': 4, 'mfc': 'none', 'mec': INK, 'mew': 0.8, 'clip_on': False}
+            look = {'ls': '', 'ms': 4, 'mfc': 'none', 'mec': style['color'], 'clip_on': False}
             (mark,) = axis.plot(axis.get_xlim()[1], published[method], marker, zorder=3, **look)
             lines[f'{method}, paper at 20M'] = mark
     far = published[~near]
@@ -267,9 +308,9 @@ def learning_curves(runs, known) -> list[Figure]:
         known,
         'learning_curves',
         'Learning curves',
-        'Score over training frames. Thin: seeds. Thick: their mean, with its 95% bootstrap '
-        'interval if there are two seeds. Scores are those of evaluations, or of training '
-        'episodes if the runs of a task have no evaluations.'
+        'Score over training frames. Thin: seeds. Thick: their mean, as far as all seeds reach, '
+        'with its 95% bootstrap interval if there are two seeds. Scores are those of evaluations, '
+        'or of training episodes if the runs of a task have no evaluations.'
         + ' Marks at the right edge: published scores at 20M frames, wherever the runs end; those '
         'far off are printed in the corner.' * atari,
         'score',
@@ -290,6 +331,11 @@ def mean_bonus(runs) -> list[Figure]:
     )
 
 
+def _signs(method):
+    """Colours of scores above and below a baseline."""
+    return line_styles([method])[method]['color'], '#8a8f95'
+
+
 @style()
 def relative_scores(relative, method, against, name) -> list[Figure]:
     """Bars of a method's relative scores against a baseline (paper, appendix G).
@@ -303,9 +349,9 @@ def relative_scores(relative, method, against, name) -> list[Figure]:
         return []
     relative = relative.sort_values()
     better = relative > 0
-    figure, axis = plt.subplots(figsize=(6.3, 0.17 * len(relative) + 1.1), layout='constrained')
+    figure, axis = plt.subplots(figsize=(NARROW, 0.17 * len(relative) + 1.1), layout='constrained')
     places = range(len(relative))
-    bars = axis.barh(places, relative, height=0.72, color=np.where(better, *COLOURS[:2]))
+    bars = axis.barh(places, relative, height=0.72, color=np.where(better, *_signs(method)))
     axis.bar_label(bars, fmt='%+.1f', padding=3, fontsize=7)
     axis.set_yticks(places, relative.index, fontsize=7.5)
     axis.set_ylim(-0.7, len(relative) - 0.3)
@@ -313,7 +359,7 @@ def relative_scores(relative, method, against, name) -> list[Figure]:
     axis.set_xscale('symlog', linthresh=10)
     _percent_ticks(axis.xaxis)
     axis.margins(x=0.16)
-    axis.set_title(textwrap.fill(f'{method} against {against}', 72))
+    axis.set_title(textwrap.fill(f'{method} against {against}', 64))
     axis.set_xlabel('relative score, % (linear to 10, then logarithmic)')
     caption = (
         '(score - baseline) / (max(human, baseline) - random) in percent. '
@@ -346,12 +392,10 @@ def episode_length(lengths, relative, method, against, name) -> list[Figure]:
     points = pd.DataFrame({'length': lengths, 'score': relative}).dropna()
     if len(points) < FEWEST_POINTS:
         return []
-    figure, axis = plt.subplots(figsize=(6.3, 4.2), layout='constrained')
+    figure, axis = plt.subplots(figsize=(NARROW, 4.0), layout='constrained')
     above = points['score'] > 0
-    for chosen, colour, marker in ((above, COLOURS[0], 'o'), (~above, COLOURS[1], 'v')):
+    for chosen, colour, marker in zip((above, ~above), _signs(method), 'ov'):
         axis.scatter('length', 'score', data=points[chosen], s=22, color=colour, marker=marker)
-    for game, (length, score) in points[points['score'].abs() > 5].iterrows():
-        axis.annotate(game, (length, score), (3, 3), textcoords='offset points', fontsize=6.5)
     axis.axhline(0, color=INK, lw=0.8)
     axis.set_xscale('log')
     axis.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
@@ -360,18 +404,34 @@ def episode_length(lengths, relative, method, against, name) -> list[Figure]:
     axis.set_yscale('symlog', linthresh=10)
     axis.margins(x=0.08, y=0.08)
     _percent_ticks(axis.yaxis)
-    axis.set_title(textwrap.fill(f'{method} against {against}', 72))
+    axis.set_title(textwrap.fill(f'{method} against {against}', 64))
+    _names(axis, points[points['score'].abs() > 5].sort_values('score', key=abs, ascending=False))
     axis.set_xlabel('mean length of an evaluation game, agent steps')
     axis.set_ylabel('relative score, %')
     return [
         rendered(
             name,
             f'Episode length and relative score: {method} against {against}',
-            'One point per game, labelled if it is further than 5% from 0. The paper finds its '
-            'method weak in short games.',
+            'One point per game, named if it is further than 5% from 0 and there is room. The '
+            'paper finds its method weak in short games.',
             figure,
         )
     ]
+
+
+def _names(axis, points):
+    """Names points (x, y) in their order, except where a name would cover an earlier one."""
+    middle = np.mean(axis.get_window_extent().intervalx)
+    taken = []
+    for name, at in zip(points.index, axis.transData.transform(points)):
+        side = -1 if at[0] > middle else 1  # Names point inwards.
+        width, height = (size * axis.figure.dpi / 72 for size in (4.2 * len(name) + 6, 9))
+        left = min(at[0], at[0] + side * width)
+        if any(abs(left - x) < max(width, w) and abs(at[1] - y) < height for x, w, y in taken):
+            continue
+        taken.append((left, width, at[1]))
+        place = {'xytext': (3 * side, 3), 'ha': 'right' if side < 0 else 'left'}
+        axis.annotate(name, points.loc[name], textcoords='offset points', fontsize=6.5, **place)
 
 
 @style()
@@ -387,26 +447,28 @@ def performance_profiles(results, draws=500) -> list[Figure]:
     known = results.known
     taus = np.linspace(0, 4, 161)
     rng = np.random.default_rng(0)
-    figure, axis = plt.subplots(figsize=(6.3, 3.6), layout='constrained')
+    figure, axis = plt.subplots(figsize=(NARROW, 3.4), layout='constrained')
+    lines, shared = {}, {}
     groups = dict(tuple(results.atari.groupby('method')))
     for method, keywords in line_styles(groups).items():
         by_game = groups[method].groupby('game')['normalised']
-        games = [values.to_numpy() for _, values in by_game]
-        label = f'{method}, n = {len(games)}'
-        axis.plot(taus, _share(games, taus), lw=1.8, label=label, **keywords)
+        games = [values.to_numpy()[:, None] > taus for _, values in by_game]
+        share = np.mean([above.mean(axis=0) for above in games], axis=0)
+        lines[f'{method}, n = {len(games)}'] = plot(axis, taus, share, lw=1.8, **keywords)
         if max(map(len, games)) > 1:
-            drawn = [_share([rng.choice(g, len(g)) for g in games], taus) for _ in range(draws)]
-            band = np.percentile(drawn, [2.5, 97.5], axis=0)
-            axis.fill_between(taus, *band, color=keywords['color'], alpha=0.18, lw=0)
-    for method, dashes in zip(known.paper, DASHES):
+            drawn = [g[rng.integers(len(g), size=(draws, len(g)))].mean(axis=1) for g in games]
+            bounds = np.percentile(np.mean(drawn, axis=0), [2.5, 97.5], axis=0)
+            band(axis, taus, *bounds, color=keywords['color'])
+            shared = {'95% interval': BAND}
+    for method, keywords in line_styles(known.paper).items():
         values = scores.human_normalised(known.paper[method], known.random, known.human)
-        share = _share([values.to_numpy()], taus)
-        axis.plot(taus, share, color=INK, lw=0.8, alpha=0.75, ls=dashes, label=f'{method}, paper')
+        share = (values.to_numpy()[:, None] > taus).mean(axis=0)
+        lines[f'{method}, paper'] = plot(axis, taus, share, lw=0.8, **keywords)
     axis.set_ylim(0, 1)
     axis.set_xlim(0, taus[-1])
     axis.set_xlabel('human-normalised score τ')
     axis.set_ylabel('share of runs above τ')
-    axis.legend(loc='upper right')
+    legend(figure, lines | shared)
     return [
         rendered(
             'performance_profiles',
@@ -419,33 +481,33 @@ def performance_profiles(results, draws=500) -> list[Figure]:
     ]
 
 
-def _share(games, taus):
-    sorted_games = (np.sort(values) for values in games)
-    return np.mean([1 - np.searchsorted(v, taus, side='right') / len(v) for v in sorted_games], 0)
-
-
 @style()
 def intervals(results) -> list[Figure]:
     """Mean, median, IQM and optimality gap with their intervals, alongside the published ones."""
     if results.summary.empty:
         return []
     published = results.published_summary.query('frames_millions == 20')
-    rows = [(f'{row["method"]} (here)', row, COLOURS[0]) for _, row in results.summary.iterrows()]
-    rows += [(f'{row["method"]} (paper)', row, INK) for _, row in published.iterrows()]
-    rows.reverse()
+    rows = [('here', row) for _, row in results.summary.iterrows()]
+    rows += [('paper', row) for _, row in published.iterrows()]
+    names = [textwrap.fill(f'{row["method"]} ({source})', 40) for source, row in rows]
+    looks = line_styles({row['method'] for _, row in rows})
     figure, axes = plt.subplots(
-        1, 4, figsize=(7.6, 0.26 * len(rows) + 1.0), sharey=True, layout='constrained'
+        1, 4, figsize=(WIDE, 0.26 * len(rows) + 1.0), sharey=True, layout='constrained'
     )
     for axis, name in zip(axes, scores.STATISTICS):
-        for y, (_, row, colour) in enumerate(rows):
+        for y, (source, row) in enumerate(rows):
             low, high = row.get(f'{name}_low', math.nan), row.get(f'{name}_high', math.nan)
-            axis.barh(y, 100 * (high - low), 0.45, 100 * low, color=colour, alpha=0.35)
-            axis.plot(100 * row[name], y, 'D' if colour == INK else 'o', color=colour, ms=5)
+            color = looks[row['method']]['color']
+            axis.barh(y, 100 * (high - low), 0.45, 100 * low, color=color, alpha=0.35)
+            axis.plot(100 * row[name], y, 'oD'[source == 'paper'], color=color, ms=5)
         axis.set_title(name.replace('_', ' ').replace('iqm', 'IQM') + ', %')
+        axis.use_sticky_edges = False  # Else bars may end at the edge, as if cut off.
         axis.grid(axis='x', color=INK, alpha=0.15, lw=0.6)
         axis.xaxis.set_major_locator(ticker.MaxNLocator(3))
-    axes[0].set_yticks(range(len(rows)), [label for label, _, _ in rows])
-    axes[0].set_ylim(-0.6, len(rows) - 0.4)
+    axes[0].set_yticks(range(len(rows)), names)
+    axes[0].set_ylim(len(rows) - 0.4, -0.6)
+    if 'mean_low' in results.summary and results.summary['mean_low'].notna().any():
+        legend(figure, {'95% interval': BAND})
     return [
         rendered(
             'intervals',
@@ -478,7 +540,7 @@ def all_figures(results, method=None) -> list[Figure]:
     runs, mine, known = results.runs, results.means, results.known
     figures = intervals(results) + learning_curves(runs, known) + performance_profiles(results)
     if method is None and len(mine):
-        method = max(mine, key=lambda m: (m.startswith('OB2I'), mine[m].count()))
+        method = max(mine, key=lambda m: (m.upper().startswith('OB2I'), mine[m].count()))
     if method in mine:
         lengths = game_lengths([run for run in runs if run.method == method])
         baselines = dict(mine.drop(columns=method)) | dict(known.paper.add_suffix(' (paper)'))

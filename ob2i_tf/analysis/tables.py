@@ -1,6 +1,7 @@
 """Tables of results alongside the published ones, as Markdown, LaTeX and CSV."""
 
 import itertools
+import textwrap
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -17,6 +18,9 @@ _LATEX = str.maketrans(
     | {'~': r'\textasciitilde{}', '^': r'\textasciicircum{}', '\\': r'\textbackslash{}'}
     | {'–': '--', '±': r'$\pm$'}
 )
+_COLUMN, _PAGE = 235, 488  # Widths of a column and of a page of two, in points.
+_DIGIT, _GAP = 4.25, 8  # Widths of a digit of \footnotesize and between columns.
+_SHRUNK = 1.25  # Largest width of a table over that of its place.
 _MARKDOWN = str.maketrans({'|': r'\|', '*': r'\*'})
 
 
@@ -73,23 +77,55 @@ def markdown(table) -> str:
 
 
 def latex(table) -> str:
-    """A booktabs table; needs the packages booktabs and inputenc (utf8)."""
+    """booktabs tables for one column of a paper or, if wide, for both; needs graphicx and booktabs.
+
+    A table is split into parts if it has more than 50 rows or is too wide to be shrunk a little.
+    """
 
     def text(value, best=False):
         value = value.translate(_LATEX)
         return rf'\textbf{{{value}}}' if best else value
 
-    rows = [itertools.starmap(text, row) for row in table.rows()]
-    styler = pd.DataFrame(rows, columns=list(map(text, table.cells))).style.hide(axis='index')
-    body = styler.to_latex(
-        column_format='l' + 'r' * (table.cells.shape[1] - 1),
-        position_float='centering',
-        hrules=True,
-        caption=text(table.title),
-        label=f'tab:{table.name}',
-    )
-    notes = [rf'\par\smallskip{{\footnotesize {text(note)}}}' + '\n' for note in table.notes]
-    return body.replace(r'\end{table}', ''.join(notes) + r'\end{table}')
+    def head(side, lines):
+        stack = r'\\'.join(map(text, lines))
+        return rf'\shortstack[{side}]{{{stack}}}' if len(lines) > 1 else stack
+
+    rows, names = table.rows(), list(table.cells)
+    heads = [
+        textwrap.wrap(n, max(8, -(-len(n) // 2)), break_long_words=False, break_on_hyphens=False)
+        for n in names
+    ]
+    cells = [[row[i][0] for row in rows] for i in range(len(names))]
+    widths = [_DIGIT * max(map(len, [*lines, *of])) + _GAP for lines, of in zip(heads, cells)]
+    parts = [[0]]
+    for i, width in enumerate(widths[1:], 1):
+        if len(parts[-1]) > 1 and sum(widths[k] for k in parts[-1]) + width > _SHRUNK * _PAGE:
+            parts.append([0])
+        parts[-1].append(i)
+    parts = [(part, rows[k : k + 50]) for part in parts for k in range(0, len(rows), 50)]
+    tables = []
+    for number, (part, of_part) in enumerate(parts, 1):
+        wide = '*' * (sum(widths[i] for i in part) > _SHRUNK * _COLUMN)
+        suffix = f' (part {number} of {len(parts)})' if len(parts) > 1 else ''
+        alignment = ['l' if all(c[:1].isalpha() for c in cells[i]) else 'r' for i in part]
+        lines = [
+            rf'\begin{{table{wide}}}',
+            r'\centering\footnotesize\setlength{\tabcolsep}{4pt}',
+            rf'\caption{{{text(table.title)}{suffix}}}',
+            rf'\label{{tab:{table.name}{f"_{number}" * (number > 1)}}}',
+            r'\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%',
+            rf'\begin{{tabular}}{{{"".join(alignment)}}}',
+            r'\toprule',
+            ' & '.join(head(side, heads[i]) for side, i in zip(alignment, part)) + r' \\',
+            r'\midrule',
+            *(' & '.join(text(*row[i]) for i in part) + r' \\' for row in of_part),
+            r'\bottomrule',
+            r'\end{tabular}}',
+            *(rf'\par\smallskip {text(note)}' for note in table.notes if number == len(parts)),
+            rf'\end{{table{wide}}}',
+        ]
+        tables.append('\n'.join(lines) + '\n')
+    return '\n'.join(tables)
 
 
 def coverage(runs, table) -> list[str]:

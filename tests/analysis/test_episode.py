@@ -119,10 +119,11 @@ def test_the_page_follows_cursor_keys_spikes_and_play(browser, game, tmp_path): 
         return True
 
     def at(step):
-        return box[0] + 10 + (box[2] - 20) * step / (STEPS - 1), box[1] + box[3] / 2
+        return box[0] + 64 + (box[2] - 78) * step / (STEPS - 1), box[1] + box[3] / 2
 
     page = episode.write(game, tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
+        'bonus.pdf',
         'bonus.png',
         'bonus.svg',
         'episode.gif',
@@ -132,6 +133,15 @@ def test_the_page_follows_cursor_keys_spikes_and_play(browser, game, tmp_path): 
     browser.open(page)
     assert is_of(shown(browser), 0)
     box = browser.run(BOX)
+    labels = browser.run(
+        "return [...document.querySelectorAll('#curve .tick')].map((tick) => tick.textContent)"
+    )
+    assert labels[-2:] == ['agent step', 'bonus']
+    steps = labels[labels.index('0', 1) : -2] if '0' in labels[1:] else labels[:-2]
+    assert '20' in steps and '30' in steps
+    low, high = game.bonuses.min(), game.bonuses.max()
+    of_bonus = [float(label) for label in labels[: -2 - len(steps)]]
+    assert len(of_bonus) >= 2 and all(low <= bonus <= high for bonus in of_bonus)
     browser.pointer(at(7), 'pointerDown', at(20), at(31))
     assert is_of(shown(browser), 31)
     browser.pointer('pointerUp', at(12))  # Without a button: hovering moves it too.

@@ -1,11 +1,14 @@
 """The complete report, from the command line."""
 
 import csv
+import re
+import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -91,9 +94,13 @@ def test_tables_in_three_forms(report):
     assert 'OB2I (here)' in text and '4,275.0' in text
 
 
-def test_figures_in_two_forms(report):
+def test_figures_in_three_forms(report):
     stems = {path.stem for path in (report / 'figures').glob('*.svg')}
-    assert stems == {path.stem for path in (report / 'figures').glob('*.png')}
+    for form, begins in (('png', b'\x89PNG'), ('pdf', b'%PDF')):
+        files = list((report / 'figures').glob(f'*.{form}'))
+        assert stems == {path.stem for path in files}
+        assert all(path.read_bytes().startswith(begins) for path in files)
+    assert b'/Type3' not in (report / 'figures' / 'intervals.pdf').read_bytes()
     assert {
         'learning_curves',
         'mean_bonus',
@@ -127,7 +134,7 @@ def test_errors_are_one_line(tmp_path, capsys, arguments, says):
 
 
 def test_methods_of_any_name_have_figures_of_their_own(tmp_path, capsys):
-    names = ['beta +1', 'beta -1', 'beta (1)', 'beta 1 2', '$_$', '\u03b2']
+    names = ['beta +1', 'beta -1', 'beta (1)', 'beta 1 2', '$_$', '\u03b2', '_mine']
     for name in names:
         for game in ('Pong', 'Q*Bert', 'Freeway', 'Alien'):
             write_run(tmp_path / name, 'OB2I', game, 0, iterations=3)
@@ -137,7 +144,7 @@ def test_methods_of_any_name_have_figures_of_their_own(tmp_path, capsys):
     ids = Page((out / 'report.html').read_text()).ids
     assert len(ids) == len(set(ids))
     made = {file.stem for file in (out / 'figures').glob('relative_*.svg')}
-    slugs = ('beta_1', 'beta_1_2', 'beta_1_2_2', 'method', 'method_2')
+    slugs = ('beta_1', 'beta_1_2', 'beta_1_2_2', 'method', 'method_2', 'mine')
     assert {f'relative_{slug}' for slug in slugs} <= made
     profiles = (out / 'figures' / 'performance_profiles.svg').read_text()
     assert all(f'{name}, n = 4' in profiles for name in names)
@@ -151,13 +158,98 @@ def test_lines_of_many_methods_look_different():
     assert len({str(keywords) for keywords in styles.values()}) == 40
 
 
+def test_a_method_looks_the_same_whichever_others_are_missing():
+    shown = figures.line_styles([*figures.METHODS, '_mine'])
+    for method in shown:
+        assert figures.line_styles([method]) == {method: shown[method]}
+    assert figures.line_styles(['bebu_ucb'])['bebu_ucb'] == shown['BEBU-UCB']
+    assert len({str(look) for look in figures.line_styles(['OB2I', 'ob2i']).values()}) == 2
+
+
+def test_a_mean_ends_where_a_seed_ends_and_a_single_point_is_visible():
+    look = figures.line_styles(['OB2I'])['OB2I']
+    curves = pd.DataFrame({0: [1.0, 2, 3, 4], 1: [3.0, np.nan, 5, np.nan]}, [10, 20, 30, 40])
+    axis = figures.grid(1)[1][0]
+    mean = figures._draw_seeds(axis, curves, look)
+    np.testing.assert_allclose(mean.get_xydata(), [[10, 2], [20, 3], [30, 4]])
+    assert [list(line.get_xdata()) for line in axis.lines[:2]] == [[10, 20, 30, 40], [10, 30]]
+    axis = figures.grid(1)[1][0]
+    mean = figures._draw_seeds(axis, curves[:1], look)
+    assert mean.get_marker() == 'o' and axis.collections[0].get_linewidth() > 0
+
+
+def test_legends_name_everything_that_is_drawn(report):
+    for name, shown in (
+        ('learning_curves', ('OB2I', 'one seed', '95% interval of the mean', 'BEBU, paper at 20M')),
+        ('performance_profiles', ('BEBU, n = 3', 'OB2I, paper', '95% interval')),
+        ('intervals', ('95% interval',)),
+    ):
+        text = (report / 'figures' / f'{name}.svg').read_text()
+        assert all(f'>{entry}</text>' in text for entry in shown), name
+
+
+def test_long_names_stay_within_the_figure():
+    figure, (axis,) = figures.grid(1)
+    line = figures.plot(axis, [0, 1], [0, 1])
+    figures.legend(figure, {'OB2I (' + 'EpisodicUpdate.greedy, ' * 12 + ')': line})
+    figure.draw_without_rendering()
+    box = figure.legends[0].get_window_extent()
+    assert 0 <= box.x0 < box.x1 <= figure.bbox.x1
+    assert axis.get_window_extent().height > 100
+
+
+def test_the_demo_has_the_looks_of_figures():
+    """Dashes in CSS are in pixels, those of figures in widths of the line."""
+    text = (ROOT / 'ob2i_tf' / 'analysis' / 'templates' / 'demo.css').read_text()
+    for number, look in enumerate(figures.line_styles(['OB2I', 'BootDQN', 'DQN']).values()):
+        assert f'--method-{number}: {look["color"].lower()};' in text
+        dashes = 'none'
+        if look['linestyle'] != '-':
+            dashes = ' '.join(f'{2.5 * length:g}' for length in look['linestyle'][1])
+        assert f'--dashes-{number}: {dashes};' in text
+
+
 def test_latex_and_markdown_escape():
     cells = pd.DataFrame([['x|y', 1.0]], columns=['a_b', 'Q*Bert'])
     table = tables.Table('t', '50% & more', cells, [1], ('{~^\\}',))
     assert r'50\% \& more' in tables.latex(table) and r'a\_b & Q*Bert' in tables.latex(table)
-    assert r'\{\textasciitilde{}\textasciicircum{}\textbackslash{}\}}' in tables.latex(table)
+    assert r' \{\textasciitilde{}\textasciicircum{}\textbackslash{}\}' in tables.latex(table)
     assert r'\textbf{1.0}' in tables.latex(table)
     assert r'x\|y | **1.0** |' in tables.markdown(table)
+
+
+def test_latex_tables_fit_a_column_or_a_page_or_are_split():
+    def table(rows, columns):
+        names = ['Game', *(f'Method {i} (here)' for i in range(columns))]
+        cells = pd.DataFrame([['Pong'] + [1.0] * columns] * rows, columns=names)
+        return tables.latex(tables.Table('t', 'T', cells, notes=('N.',)))
+
+    column, page, split = table(3, 2), table(49, 9), table(60, 25)
+    assert column.startswith('\\begin{table}\n') and page.startswith('\\begin{table*}\n')
+    assert r'\begin{tabular}{lrr}' in column and r'\toprule' in column
+    assert r'\shortstack[r]{Method 0\\(here)}' in column
+    parts = split.split('\n\n')
+    assert len(parts) == 4  # Two of columns, two of rows.
+    assert all(f'(part {i} of 4)' in part for i, part in enumerate(parts, 1))
+    assert [part.count('Pong & 1.0') for part in parts] == [50, 10, 50, 10]
+    assert split.count('1.0') == 60 * 25 and split.count('N.') == 1
+    assert len(set(re.findall('label{(.*)}', split))) == 4
+
+
+@pytest.mark.skipif(not shutil.which('pdflatex'), reason='no LaTeX')
+def test_latex_tables_compile(report, tmp_path):
+    files = sorted((report / 'tables').glob('*.tex'))
+    assert files
+    page = tmp_path / 'page.tex'
+    page.write_text(
+        r'\documentclass[twocolumn]{article}\usepackage[utf8]{inputenc}\usepackage{booktabs,graphicx}'
+        + r'\begin{document}'
+        + ''.join(rf'\input{{{file}}}' for file in files)
+        + r'\end{document}'
+    )
+    command = ['pdflatex', '-halt-on-error', '-output-directory', str(tmp_path), str(page)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0 and 'Overfull' not in done.stdout, done.stdout
 
 
 @pytest.fixture(scope='module')
@@ -185,7 +277,7 @@ def real(tmp_path_factory):
 
 def test_a_report_of_real_runs(real):
     table = pd.read_csv(real / 'scores.csv', dtype={'seed': str})
-    assert {*zip(table['method'], table['game'], table['seed'])} == {
+    assert {*zip(table['method'], table['game'], table['seed'])} >= {
         ('Mine & yours', 'Breakout', '1'),
         ('atari_small', 'Breakout', '0'),
         ('atari_small', 'Road Runner', '0'),
@@ -226,6 +318,13 @@ def test_the_page_fits_screens_goes_dark_and_needs_no_mouse(browser, real):  # n
         )
         assert out_of_reach == 0
         assert not browser.errors()
+    browser.screen(1920, 1080)
+    browser.open(real / 'report.html')
+    table, figure = browser.run(
+        "return [...document.querySelectorAll('#summary .side-by-side > *')].map((part) => "
+        '[part.getBoundingClientRect().top, part.getBoundingClientRect().right])'
+    )
+    assert figure[0] - table[0] < 60 and figure[1] > 1500  # Beside each other.
 
 
 def test_a_report_without_an_atari_run_has_nothing_published(tmp_path):

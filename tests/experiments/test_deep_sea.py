@@ -1,5 +1,6 @@
 """The study of Deep Sea: when a sea counts as solved, and how its sweeps continue."""
 
+import re
 import signal
 
 import pytest
@@ -69,6 +70,7 @@ def test_deep_sea_goes_on_where_half_of_the_seeds_solved(tmp_path, monkeypatch, 
         'bebu,10,0,False,10000,0',
         'bebu,10,1,False,10000,0',
     ]
+    assert {path.suffix for path in tmp_path.glob('table.*')} == {'.csv', '.png', '.svg', '.pdf'}
     printed = capsys.readouterr()
     assert 'seed1: FAILED (3)' in printed.out and 'not complete' in printed.err
 
@@ -88,3 +90,12 @@ def test_a_wrong_binding_of_deep_sea_leaves_the_table_alone(tmp_path, capsys, bi
     command = ['--methods=ebu', '--sizes=10', f'--base_dir={tmp_path / "runs"}', f'--out={out}']
     assert deep_sea.main([*command, f'--gin_bindings={binding}']) == 2
     assert what in capsys.readouterr().err and out.read_text() == 'old\n'
+
+
+def test_the_mean_of_deep_sea_ends_where_a_seed_fails():
+    rows = [('ob2i', size, seed, True, 100 * size, 9) for size in (10, 20) for seed in (0, 1)]
+    rows += [('ob2i', 30, 0, True, 5000, 9), ('ob2i', 30, 1, False, 10000, 0)]
+    svg = deep_sea.figure(rows).svg
+    mean = re.search(r'<path d="([^"]*)"[^>]*stroke: #0072b2; stroke-width: 1.6', svg)[1]
+    assert len(re.findall('[ML]', mean)) == 2  # Sizes 10 and 20.
+    assert '>one seed</text>' in svg and '>one seed, not solved</text>' in svg

@@ -1,5 +1,7 @@
 """Relative lengths of made-up maze runs, by hand."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -285,11 +287,13 @@ def test_the_command_writes_its_files(tmp_path, capsys):
         'runs.csv',
         'summary.csv',
         'comparison.csv',
+        'relative_length.pdf',
         'relative_length.png',
         'relative_length.svg',
     }
     svg = (tmp_path / 'out' / 'relative_length.svg').read_text()
     assert '30% wall density, mazes: 2' in svg and 'OB2I' in svg
+    assert '>quartiles over mazes</text>' in svg and '>shortest path</text>' in svg
     ends = pd.read_csv(tmp_path / 'out' / 'runs.csv')
     (head,) = ends[ends['played'] == 'head'].to_dict('records')
     assert (head['method'], head['relative_length']) == ('OB2I', 1.5)
@@ -299,6 +303,15 @@ def test_the_command_writes_its_files(tmp_path, capsys):
     (tmp_path / 'runs2').mkdir()
     assert mazes.main([str(tmp_path / 'runs2'), '--out', str(tmp_path / 'out')]) == 1
     assert 'no run folder' in capsys.readouterr().err
+
+
+def test_the_median_ends_where_a_maze_ends():
+    columns = [('OB2I', 0.4, maze, 0) for maze in (0, 1)]
+    columns = pd.MultiIndex.from_tuples(columns, names=mazes._RUN)
+    values = [[9.0, 7.0], [4.0, 6.0], [2.0, np.nan]]
+    svg = mazes.figure(pd.DataFrame(values, [10_000, 20_000, 30_000], columns)).svg
+    median = re.search(r'<path d="([^"]*)"[^>]*stroke: #0072b2; stroke-width: 1.6', svg)[1]
+    assert len(re.findall('[ML]', median)) == 2
 
 
 def test_games_of_an_earlier_checkpoint_do_not_count(tmp_path):

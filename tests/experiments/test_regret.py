@@ -162,7 +162,8 @@ def test_the_command_writes_its_files(tmp_path, capsys):
             write_run(tmp_path / 'runs', name, seed, [[seed] * 4] * 120)
     assert regret.main([str(tmp_path / 'runs'), '--out', str(tmp_path / 'out')]) == 0
     names = {path.name for path in (tmp_path / 'out').iterdir()}
-    assert names == {'regret.csv', 'summary.csv', 'regret.png', 'regret.svg'}
+    figure = {f'regret.{form}' for form in ('png', 'svg', 'pdf')}
+    assert names == {'regret.csv', 'summary.csv', *figure}
     long = pd.read_csv(tmp_path / 'out' / 'regret.csv')
     assert set(long['method']) == {'LSVI-UCB', 'epsilon-greedy LSVI'}
     assert long['episode'].max() == 120 and len(long) == 4 * regret.POINTS

@@ -2,7 +2,7 @@ const methods = JSON.parse(document.getElementById('data').textContent);
 const byId = (id) => document.getElementById(id);
 const slider = byId('episode');
 const size = methods[0].paths[0].length;
-const [LEFT, RIGHT, TOP, BOTTOM] = [45, 790, 15, 260];
+const [LEFT, RIGHT, TOP, BOTTOM] = [45, 755, 15, 260];
 const episodes = +slider.max;
 for (const method of methods) {
   let total = 0;
@@ -11,6 +11,8 @@ for (const method of methods) {
 const most = Math.max(1, ...methods.map((method) => method.totals.at(-1)));
 const x = (episode) => LEFT + ((RIGHT - LEFT) * episode) / episodes;
 const y = (total) => BOTTOM - ((BOTTOM - TOP) * total) / most;
+const look = (number) =>
+  `stroke: var(--method-${number}); stroke-dasharray: var(--dashes-${number})`;
 
 function drawCurves() {
   const step = 10 ** Math.floor(Math.log10(most));
@@ -28,7 +30,7 @@ function drawCurves() {
   );
   const curves = methods.map((method, number) => {
     const points = method.totals.map((total, i) => `${x(i + 1).toFixed(1)},${y(total).toFixed(1)}`);
-    return `<polyline points="${points.join(' ')}" style="stroke: var(--method-${number})"></polyline>`;
+    return `<polyline points="${points.join(' ')}" style="${look(number)}"></polyline>`;
   });
   byId('curves').innerHTML =
     lines.join('') +
@@ -47,8 +49,8 @@ function labels() {
   return ends
     .map(
       ({ method, number, at }) =>
-        `<text x="${RIGHT + 8}" y="${at + 4}" style="fill: var(--method-${number})">` +
-        `${method.name}, ${method.totals.at(-1)}</text>`,
+        `<polyline points="${RIGHT + 6},${at} ${RIGHT + 34},${at}" style="${look(number)}"></polyline>` +
+        `<text x="${RIGHT + 40}" y="${at + 4}">${method.name}, ${method.totals.at(-1)}</text>`,
     )
     .join('');
 }

@@ -4,9 +4,8 @@ const escaped = (text) => text.replace(/[&<]/g, (c) => `&#${c.charCodeAt(0)};`);
 const last = data.actions.length - 1;
 const slider = byId('slider');
 const curve = byId('curve');
-const HEIGHT = 180;
-const TOP = 26;
-const EDGE = 10;
+const HEIGHT = 200;
+const [LEFT, RIGHT, TOP, BOTTOM] = [64, 14, 26, 40]; // Margins, for axes and labels.
 const peak = Math.max(...data.bonuses);
 const floor = Math.min(...data.bonuses);
 let total = 0;
@@ -15,9 +14,39 @@ let step = 0;
 let timer = null;
 
 const width = () => slider.clientWidth;
-const xOf = (i) => EDGE + (width() - 2 * EDGE) * (last ? i / last : 0);
-const yOf = (i) =>
-  HEIGHT - 8 - ((HEIGHT - 8 - TOP) * (data.bonuses[i] - floor)) / (peak - floor || 1);
+const xOf = (i) => LEFT + (width() - LEFT - RIGHT) * (last ? i / last : 0);
+const yAt = (bonus) =>
+  HEIGHT - BOTTOM - ((HEIGHT - BOTTOM - TOP) * (bonus - floor)) / (peak - floor || 1);
+const yOf = (i) => yAt(data.bonuses[i]);
+
+/** Round numbers between two, at most `count` intervals apart. */
+function ticks(low, high, count) {
+  const rough = (high - low) / count;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const size = power * ([1, 2, 5].find((n) => n * power >= rough) ?? 10);
+  const found = [];
+  for (let n = Math.ceil(low / size); n * size <= high; n++) found.push(+(n * size).toPrecision(6));
+  return rough > 0 ? found : [low];
+}
+
+function axes() {
+  const [right, bottom] = [width() - RIGHT, HEIGHT - BOTTOM];
+  const steps = ticks(0, last, Math.max(2, width() / 120)).filter(Number.isInteger);
+  const label = (x, y, anchor, text) =>
+    `<text class="tick" x="${x}" y="${y}" text-anchor="${anchor}">${text}</text>`;
+  return (
+    ticks(floor, peak, 3)
+      .map(
+        (bonus) =>
+          `<line class="axis" x1="${LEFT}" x2="${right}" y1="${yAt(bonus)}" y2="${yAt(bonus)}"></line>` +
+          label(LEFT - 6, yAt(bonus) + 4, 'end', bonus),
+      )
+      .join('') +
+    steps.map((i) => label(xOf(i), bottom + 18, 'middle', i)).join('') +
+    label((LEFT + right) / 2, HEIGHT - 6, 'middle', 'agent step') +
+    label(LEFT - 6, 16, 'end', 'bonus')
+  );
+}
 
 function draw() {
   const points = data.bonuses.map((_, i) => xOf(i).toFixed(1) + ',' + yOf(i).toFixed(1)).join(' ');
@@ -30,8 +59,8 @@ function draw() {
     .join('');
   curve.setAttribute('viewBox', `0 0 ${width()} ${HEIGHT}`);
   curve.innerHTML =
-    `<polyline class="line" points="${points}"></polyline>` +
-    `<line class="cursor" y1="0" y2="${HEIGHT}"></line>${marks}<circle class="at" r="4"></circle>`;
+    `${axes()}<polyline class="line" points="${points}"></polyline>` +
+    `<line class="cursor" y1="0" y2="${HEIGHT - BOTTOM}"></line>${marks}<circle class="at" r="4"></circle>`;
   show(step);
 }
 
@@ -97,7 +126,7 @@ function play(on) {
 
 function follow(event) {
   const box = slider.getBoundingClientRect();
-  show(Math.round((last * (event.clientX - box.left - EDGE)) / (box.width - 2 * EDGE)));
+  show(Math.round((last * (event.clientX - box.left - LEFT)) / (box.width - LEFT - RIGHT)));
 }
 
 slider.setAttribute('aria-valuemax', last);
