@@ -267,7 +267,8 @@ def _draw_seeds(axis, curves, look):
         for seed in curves:
             seen = curves[seed].dropna()
             plot(axis, seen.index, seen, color=look['color'], lw=0.5, alpha=0.45)
-        band(axis, common.index, *interval_of_mean(common), color=look['color'])
+        low, high = interval_of_mean(common)
+        band(axis, common.index, low, high, look['color'])
     return plot(axis, common.index, common.mean(axis=1), lw=1.6, **look)
 
 
@@ -458,7 +459,7 @@ def performance_profiles(results, draws=500) -> list[Figure]:
         if max(map(len, games)) > 1:
             drawn = [g[rng.integers(len(g), size=(draws, len(g)))].mean(axis=1) for g in games]
             bounds = np.percentile(np.mean(drawn, axis=0), [2.5, 97.5], axis=0)
-            band(axis, taus, *bounds, color=keywords['color'])
+            band(axis, taus, bounds[0], bounds[1], keywords['color'])
             shared = {'95% interval': BAND}
     for method, keywords in line_styles(known.paper).items():
         values = scores.human_normalised(known.paper[method], known.random, known.human)
