@@ -57,7 +57,7 @@ def main():
             ('processor time', processor_seconds, 's'),
             ('peak memory', peak, 'MB'),
             ('report.html', megabytes(out / 'report.html'), 'MB'),
-            (f'figures/, {pictures} as PNG and SVG', megabytes(out / 'figures'), 'MB'),
+            (f'figures/, {pictures} as PNG, SVG and PDF', megabytes(out / 'figures'), 'MB'),
             ('the complete folder', megabytes(out), 'MB'),
         ):
             print(f'| {name} | {value:.1f} {unit} |')

@@ -264,9 +264,12 @@ def _draw_seeds(axis, curves, look):
     """
     common = curves.interpolate(method='index', limit_area='inside').dropna()
     if len(curves.columns) > 1:
-        for seed in curves:
-            seen = curves[seed].dropna()
-            plot(axis, seen.index, seen, color=look['color'], lw=0.5, alpha=0.45)
+        seen = [curves[seed].dropna() for seed in curves]
+        ends = np.cumsum([len(seed) + 1 for seed in seen])
+        single = [int(end) - 2 for end, seed in zip(ends, seen) if len(seed) == 1]
+        x, y = np.concatenate([[*seed.items(), (np.nan, np.nan)] for seed in seen]).T
+        thin = {'lw': 0.5, 'alpha': 0.45, 'marker': 'o', 'ms': 3, 'markevery': single}
+        axis.plot(x, y, color=look['color'], **thin)  # One line, since drawing many is slow.
         low, high = interval_of_mean(common)
         band(axis, common.index, low, high, look['color'])
     return plot(axis, common.index, common.mean(axis=1), lw=1.6, **look)
@@ -458,8 +461,8 @@ def performance_profiles(results, draws=500) -> list[Figure]:
         lines[f'{method}, n = {len(games)}'] = plot(axis, taus, share, lw=1.8, **keywords)
         if max(map(len, games)) > 1:
             drawn = [g[rng.integers(len(g), size=(draws, len(g)))].mean(axis=1) for g in games]
-            bounds = np.percentile(np.mean(drawn, axis=0), [2.5, 97.5], axis=0)
-            band(axis, taus, bounds[0], bounds[1], keywords['color'])
+            low, high = np.percentile(np.mean(drawn, axis=0), [2.5, 97.5], axis=0)
+            band(axis, taus, low, high, keywords['color'])
             shared = {'95% interval': BAND}
     for method, keywords in line_styles(known.paper).items():
         values = scores.human_normalised(known.paper[method], known.random, known.human)
