@@ -250,7 +250,7 @@ def own_reward(scale: float = 1.0):
 
 
 @gin.configurable
-def own_sea(num_envs, seed):
+def configured_sea(num_envs, seed):
     """A Deep Sea that asks gin for its rewards at each step."""
 
     class OwnSea(ob2i_tf.environments.deep_sea.DeepSea):
@@ -261,11 +261,11 @@ def own_sea(num_envs, seed):
     return DenseVectorEnv(lambda: OwnSea(3, 0, True), num_envs, seed, max_episode_steps=3)
 
 
-config.uses('own_sea', 'own_reward')
+config.uses('configured_sea', 'own_reward')
 
 
 def test_agents_side_by_side_keep_their_own_configurations(run, agent, tmp_path):
-    bindings = {**BINDINGS, 'Runner.num_iterations': 1, 'Runner.environment': '@own_sea'}
+    bindings = {**BINDINGS, 'Runner.num_iterations': 1, 'Runner.environment': '@configured_sea'}
     del bindings['make_deep_sea.size']
     others = [
         ob2i_tf.train(FILES, {**bindings, 'own_reward.scale': scale}, tmp_path / str(scale))

@@ -130,7 +130,7 @@ def test_a_bonus_without_weights_and_weights_without_a_bonus_are_told(caplog):
         for update in (atari.EpisodicUpdate, atari.TransitionUpdate):
             caplog.clear()
             update(*parts()[:3], **keywords)
-            assert told in caplog.text and bool(told) == ('change' in caplog.text)
+            assert told in caplog.text and bool(told) == ('no effect' in caplog.text)
     caplog.clear()
     atari.EpisodicUpdate(*parts(num_heads=1)[:3], bonus=bonuses.UcbBonus(), alpha_1=0.1)
     assert 'standard deviation of one head is 0' in caplog.text
