@@ -204,8 +204,14 @@ class EpisodeReplay:
             )
         indices = []
         while num_transitions > 0:
-            indices.append(self.draw_episode(candidates))
-            num_transitions -= self.episode_length(indices[-1])
+            index = self.draw_episode(candidates)
+            if not (isinstance(index, (int, np.integer)) and int(index) in candidates):
+                raise UserError(
+                    f'{type(self).__name__}.draw_episode must return one of {candidates}, got '
+                    f'{index!r}'
+                )
+            indices.append(index)
+            num_transitions -= self.episode_length(index)
         context = self.history - 1
         return [
             Episode(frames[context:], *_split_steps(steps), frames[:context], self._bounds[index])

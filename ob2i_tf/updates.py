@@ -18,6 +18,7 @@ import tensorflow as tf
 from absl import logging
 
 from ob2i_tf import bonuses, chunks, frames, targets, types
+from ob2i_tf.errors import ConfigError
 from ob2i_tf.parameters import Above, AtLeast, AtMost, Within, checked
 from ob2i_tf.tracing import Compiled, check_traced
 
@@ -156,6 +157,7 @@ class EnsembleUpdate(Update):
             (None, heads),
             'Q-values [n, K, A] to actions [n, K]',
         )
+        _check_actions(f'{type(self).__name__}.next_actions', next_actions, heads, num_actions)
         self.batch_size = batch_size
         self.alpha_1, self.alpha_2 = alpha_1, alpha_2
         self.bonus = bonus
@@ -269,7 +271,7 @@ class EpisodicUpdate(EnsembleUpdate):
         bonus: bonuses.Bonus | None = None,
         mask_probability: _Probability = 1.0,
         batching: Literal['chunks', 'episode', 'pooled'] = gin.REQUIRED,
-        chunk_size: Annotated[int, AtLeast(1)] = 256,
+        chunk_size: Annotated[int, AtLeast(1), AtMost(2**31 - 1)] = 256,
     ):
         super().__init__(
             replay,
@@ -285,6 +287,11 @@ class EpisodicUpdate(EnsembleUpdate):
             mask_probability=mask_probability,
             next_actions=next_actions,
         )
+        if batching == 'pooled' and batch_size > replay.capacity_transitions:
+            raise ValueError(
+                f"EpisodicUpdate.batch_size = {batch_size} with the batching 'pooled' exceeds "
+                f'EpisodeReplay.capacity_transitions = {replay.capacity_transitions}'
+            )
         if np.shape(beta) not in ((), (network.num_heads,)):
             raise ValueError(
                 f'EpisodicUpdate.beta must be a number or {network.num_heads} numbers, one per '
@@ -547,6 +554,17 @@ class TransitionUpdate(EnsembleUpdate):
             next_actions=experience.next_actions,
         )
         return y, means
+
+
+def _check_actions(name, next_actions, num_heads, num_actions):
+    """Checks that the actions for some random Q-values are integers in range."""
+    chosen = next_actions(tf.random.stateless_normal((64, num_heads, num_actions), (0, 0)))
+    lowest, highest = tf.reduce_min(chosen).numpy(), tf.reduce_max(chosen).numpy()
+    if not (chosen.dtype.is_integer and 0 <= lowest <= highest < num_actions):
+        raise ConfigError(
+            f'{name} must return integers in 0..{num_actions - 1}, got {chosen.dtype.name} in '
+            f'{lowest}..{highest}'
+        )
 
 
 def bootstrap_masks(ids: np.ndarray, num_heads: int, probability: float, seed: int) -> np.ndarray:

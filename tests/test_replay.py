@@ -396,3 +396,17 @@ def test_an_episode_that_does_not_fit_ends_a_run_in_one_line():
     with pytest.raises(EpisodeTooLongError, match='11 transitions .*capacity_transitions = 10'):
         make_replay(capacity=10).add_episode(make_episode(0, 11))
     assert issubclass(EpisodeTooLongError, UserError)
+
+
+@pytest.mark.parametrize('index', [-1, 2, None, 0.5])
+def test_a_drawn_episode_must_be_a_candidate(index):
+    class OwnReplay(EpisodeReplay):
+        def draw_episode(self, candidates):
+            return index
+
+    replay = OwnReplay(FRAME, 50, 1, 0, np.int32)
+    for number in range(2):
+        replay.add_episode(make_episode(number, 3))
+    message = rf'OwnReplay.draw_episode must return one of range\(0, 2\), got {index}'
+    with pytest.raises(UserError, match=message):
+        replay.sample_episodes(10)

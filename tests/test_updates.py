@@ -908,7 +908,9 @@ def test_targets_of_a_network_in_bfloat16_are_float32():
 
 def test_another_choice_of_the_next_action_needs_the_initial_reading():
     with pytest.raises(ValueError, match=r"next_actions needs EpisodicUpdate\.greedy = 'initial'"):
-        atari.EpisodicUpdate(*parts()[:3], greedy='updated', next_actions=lambda q: q[..., 0])
+        atari.EpisodicUpdate(
+            *parts()[:3], greedy='updated', next_actions=lambda q: tf.argmin(q, -1)
+        )
 
 
 @pytest.mark.parametrize('update', [atari.EpisodicUpdate, atari.TransitionUpdate])
@@ -918,3 +920,24 @@ def test_next_actions_may_be_of_any_integer_type(update):
         for choose in (targets.argmax_actions, lambda q: tf.argmax(q, axis=-1))
     ]
     np.testing.assert_array_equal(batches[0].targets, batches[1].targets)
+
+
+@pytest.mark.parametrize('update', [atari.EpisodicUpdate, atari.TransitionUpdate])
+@pytest.mark.parametrize(
+    'choose, reason',
+    [
+        (lambda q: tf.reduce_max(q, -1), r'got float32 in '),
+        (lambda q: 99 + tf.argmax(q, -1), r'got int64 in 99\.\.'),
+        (lambda q: -1 - tf.argmax(q, -1), r'got int64 in -\d+\.\.-1'),
+    ],
+)
+def test_next_actions_that_are_no_actions_are_refused(update, choose, reason):
+    message = rf'Update\.next_actions must return integers in 0\.\.\d+, {reason}'
+    with pytest.raises(ConfigError, match=message):
+        update(*parts()[:3], next_actions=choose)
+
+
+def test_a_pooled_batch_must_fit_into_replay():
+    message = r"batch_size = 10+ with the batching 'pooled' exceeds .*capacity_transitions = \d+"
+    with pytest.raises(ValueError, match=message):
+        atari.EpisodicUpdate(*parts()[:3], batching='pooled', batch_size=10**22)

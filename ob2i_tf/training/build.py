@@ -122,17 +122,21 @@ def build_networks(
     Raises:
       ConfigError: `network` cannot be a factory of networks.
       ValueError: See `networks.build`.
+      MemoryError: The networks do not fit into memory.
     """
     _check_factory('Runner.network', network, networks.QNetwork)
     prior_seed = _seed_of(seed, 'prior')
-    online, target = (
-        networks.build(
-            network(facts.num_actions, seed=_seed_of(seed, name), prior_seed=prior_seed),
-            facts.observation_shape,
-            facts.observation_dtype,
+    try:
+        online, target = (
+            networks.build(
+                network(facts.num_actions, seed=_seed_of(seed, name), prior_seed=prior_seed),
+                facts.observation_shape,
+                facts.observation_dtype,
+            )
+            for name in ('network', 'target_network')
         )
-        for name in ('network', 'target_network')
-    )
+    except tf.errors.ResourceExhaustedError as error:
+        raise MemoryError(f'Runner.network: {error.message}') from error
     return online, target
 
 

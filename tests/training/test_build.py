@@ -86,3 +86,12 @@ def test_a_run_without_the_memory_for_its_replay_is_not_built():
             evaluation_tie_break='random',
             evaluation_belief='mean',
         )
+
+
+def test_networks_that_do_not_fit_into_memory_are_named():
+    def huge(num_actions, seed, prior_seed):
+        layers = {'num_heads': 2, 'hidden_units': 10**10, 'conv_layers': ()}
+        return networks.MultiHeadQNetwork(num_actions, **layers, seed=seed, prior_seed=prior_seed)
+
+    with pytest.raises(MemoryError, match='Runner.network: '):
+        build.build_networks(huge, FACTS, seed=0)
