@@ -24,6 +24,7 @@ from ob2i_tf.tracing import Compiled, check_traced
 
 _Beta = Annotated[float, Within(0, 1)]
 _Probability = Annotated[float, Above(0), AtMost(1)]
+_Count = Annotated[int, AtLeast(1), AtMost(2**31 - 1)]  # TensorFlow's int32.
 # Batches, and the states of an episode, are padded to multiples, so that XLA compiles few shapes.
 _ROW_MULTIPLE = 8
 _XLA_STATE_MULTIPLE = 64
@@ -261,7 +262,7 @@ class EpisodicUpdate(EnsembleUpdate):
         double_q_values=None,
         seed=0,
         xla=False,
-        batch_size: Annotated[int, AtLeast(1)] = gin.REQUIRED,
+        batch_size: _Count = gin.REQUIRED,
         beta: _Beta | Sequence[_Beta] = gin.REQUIRED,
         alpha_1: float = 0.0,
         alpha_2: float = 0.0,
@@ -271,7 +272,7 @@ class EpisodicUpdate(EnsembleUpdate):
         bonus: bonuses.Bonus | None = None,
         mask_probability: _Probability = 1.0,
         batching: Literal['chunks', 'episode', 'pooled'] = gin.REQUIRED,
-        chunk_size: Annotated[int, AtLeast(1), AtMost(2**31 - 1)] = 256,
+        chunk_size: _Count = 256,
     ):
         super().__init__(
             replay,
@@ -287,11 +288,6 @@ class EpisodicUpdate(EnsembleUpdate):
             mask_probability=mask_probability,
             next_actions=next_actions,
         )
-        if batching == 'pooled' and batch_size > replay.capacity_transitions:
-            raise ValueError(
-                f"EpisodicUpdate.batch_size = {batch_size} with the batching 'pooled' exceeds "
-                f'EpisodeReplay.capacity_transitions = {replay.capacity_transitions}'
-            )
         if np.shape(beta) not in ((), (network.num_heads,)):
             raise ValueError(
                 f'EpisodicUpdate.beta must be a number or {network.num_heads} numbers, one per '
@@ -474,7 +470,7 @@ class TransitionUpdate(EnsembleUpdate):
         double_q_values=None,
         seed=0,
         xla=False,
-        batch_size: Annotated[int, AtLeast(1)] = gin.REQUIRED,
+        batch_size: _Count = gin.REQUIRED,
         alpha_1: float = 0.0,
         alpha_2: float = 0.0,
         bonus: bonuses.Bonus | None = None,

@@ -937,7 +937,7 @@ def test_next_actions_that_are_no_actions_are_refused(update, choose, reason):
         update(*parts()[:3], next_actions=choose)
 
 
-def test_a_pooled_batch_must_fit_into_replay():
-    message = r"batch_size = 10+ with the batching 'pooled' exceeds .*capacity_transitions = \d+"
-    with pytest.raises(ValueError, match=message):
-        atari.EpisodicUpdate(*parts()[:3], batching='pooled', batch_size=10**22)
+@pytest.mark.parametrize('name', ['batch_size', 'chunk_size'])
+def test_sizes_fit_into_32_bits(name):
+    with pytest.raises(ValueError, match=rf'EpisodicUpdate.{name} .*at most 2147483647, got'):
+        atari.EpisodicUpdate(*parts()[:3], **{name: 2**31})
