@@ -63,7 +63,7 @@ def nothing_left():
 
 @pytest.fixture(autouse=True)
 def own_gin():
-    """The session has bindings of its own, and has locked them."""
+    """gin has bindings already, and its configuration is locked."""
     gin.clear_config()
     gin.bind_parameter('make_deep_sea.size', 7)
     gin.bind_parameter('linear.start', 0.5)
