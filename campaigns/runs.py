@@ -1,5 +1,6 @@
 """The small run of the campaign, and checks after it was disturbed."""
 
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -76,7 +77,9 @@ def run(*arguments, **keywords):
 
 
 def last_line(printed):
-    return (printed.strip().splitlines() or [''])[-1].strip()
+    """The last line, without the path of installed packages."""
+    line = (printed.strip().splitlines() or [''])[-1].strip()
+    return re.sub(r'/\S*/site-packages/', 'SITE-PACKAGES/', line)
 
 
 def rows(base_dir):
