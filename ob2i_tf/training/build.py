@@ -11,6 +11,7 @@ from absl import logging
 
 from ob2i_tf import acting, networks, posteriors, seeds, updates
 from ob2i_tf.agent import Agent
+from ob2i_tf.environments.checked_env import CheckedVectorEnv
 from ob2i_tf.errors import ConfigError
 from ob2i_tf.learner import QLearner
 from ob2i_tf.replay import EpisodeReplay
@@ -107,6 +108,21 @@ def inspect_environment(environment: Callable) -> Environment:
             max_episode_steps=env.metadata.get('max_episode_steps', 0),
             shortest_path=env.metadata.get('shortest_path'),
         )
+
+
+def open_environments(
+    environment: Callable, num_envs: int, stream: np.random.SeedSequence
+) -> contextlib.closing[CheckedVectorEnv]:
+    """Makes environments whose outputs are checked; a context closes them.
+
+    Args:
+      environment: Factory, see `build`.
+      num_envs: Number of environments that step together.
+      stream: Random stream of their seed.
+    """
+    return contextlib.closing(
+        CheckedVectorEnv(environment(num_envs=num_envs, seed=seeds.integer(stream)))
+    )
 
 
 def build_networks(

@@ -1,48 +1,72 @@
-"""An evaluation: games of the evaluated agent, some steps long."""
+"""The evaluation that ends each iteration."""
 
 import itertools
+import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from ob2i_tf import frames
+from ob2i_tf import frames, seeds
 from ob2i_tf.training import build, loop, progress, tensorboard
 
 
-def play(
-    env: Any,
-    parts: build.Parts,
-    epsilon: float,
-    rng: np.random.Generator,
-    steps: int,
-    meanwhile: Callable[[], None],
-) -> tuple[list[loop.Game], tensorboard.Film]:
-    """Plays `steps` steps of the environments.
+class Evaluation:
+    """Plays games by the evaluated agent; nothing in training depends on it.
 
     Args:
-      env: New environment, see the package environments.
       parts: Parts of the run.
+      environment: Factory, see `build.build`.
+      num_envs: Number of environments that play in lockstep.
+      agent_steps: Agent steps per evaluation, shared by the environments; 0: no evaluation.
       epsilon: Probability of a random action.
-      rng: Random generator of heads, random actions and ties.
-      steps: Number of steps.
-      meanwhile: Called between steps.
-
-    Returns:
-      The games that ended within these steps, and a film of the first.
+      seed: Seed of the run.
     """
-    games: list[loop.Game] = []
-    film = tensorboard.Film()
-    meanwhile()
-    observations, _ = env.reset()
-    meanwhile()
-    played = loop.play_policy(
-        env, observations, parts.evaluation_policy, parts.posterior, epsilon, rng
-    )
-    played = itertools.islice(played, steps)
-    for step, finished in progress.bar_of(played, steps, 'evaluating'):
-        games += finished
-        newest = frames.newest(step.acted_on, parts.environment.history)
-        film.add(newest, step.info['game_over'])
-        meanwhile()
-    return games, film
+
+    def __init__(
+        self,
+        parts: build.Parts,
+        environment: Callable,
+        num_envs: int,
+        agent_steps: int,
+        epsilon: float,
+        seed: int,
+    ):
+        self._parts = parts
+        self._environment = environment
+        self._num_envs = num_envs
+        self._steps = math.ceil(agent_steps / num_envs)
+        self._epsilon = epsilon
+        self._seed = seed
+
+    def play(
+        self, iteration: int, meanwhile: Callable[[], None]
+    ) -> tuple[list[loop.Game] | None, tensorboard.Film | None]:
+        """Plays the evaluation of an iteration.
+
+        Args:
+          iteration: Number of the iteration.
+          meanwhile: Called between steps.
+
+        Returns:
+          The games that ended within these steps, and a film of the first; None and None without
+          an evaluation.
+        """
+        if not self._steps:
+            return None, None
+        parts, games, film = self._parts, [], tensorboard.Film()
+        rng = np.random.default_rng(seeds.stream(self._seed, 'evaluation', iteration))
+        stream = seeds.stream(self._seed, 'evaluation_environment', iteration)
+        with build.open_environments(self._environment, self._num_envs, stream) as env:
+            meanwhile()
+            observations, _ = env.reset()
+            meanwhile()
+            played = loop.play_policy(
+                env, observations, parts.evaluation_policy, parts.posterior, self._epsilon, rng
+            )
+            played = itertools.islice(played, self._steps)
+            for step, finished in progress.bar_of(played, self._steps, 'evaluating'):
+                games += finished
+                newest = frames.newest(step.acted_on, parts.environment.history)
+                film.add(newest, step.info['game_over'])
+                meanwhile()
+        return games, film

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import gin
-import numpy as np
 import tensorflow as tf
 from absl import logging
 
@@ -24,7 +23,6 @@ from ob2i_tf import (
     updates,
 )
 from ob2i_tf.agent import Agent
-from ob2i_tf.environments.checked_env import CheckedVectorEnv
 from ob2i_tf.errors import ConfigError
 from ob2i_tf.learner import QLearner
 from ob2i_tf.parameters import AtLeast, Within, checked
@@ -159,11 +157,12 @@ class Runner:
         build.warn_of_long_games(
             self.parts, training_steps // num_envs, evaluation_steps // evaluation_envs
         )
+        self._evaluation = evaluation.Evaluation(
+            self.parts, environment, evaluation_envs, evaluation_steps, evaluation_epsilon, seed
+        )
         self._seed, self._num_iterations = seed, num_iterations
-        self._training_steps, self._evaluation_steps = training_steps, evaluation_steps
-        self._num_envs, self._evaluation_envs = num_envs, evaluation_envs
-        self._evaluation_epsilon = evaluation_epsilon
-        self._make_environment = environment
+        self._training_steps = training_steps
+        self._num_envs, self._make_environment = num_envs, environment
         self._checkpoint_steps, self._checkpoints_kept = checkpoint_steps, checkpoints_kept
         self._stop = StopRequest()
         self._steps_per_second = math.nan  # Of this iteration, measured in this process.
@@ -224,7 +223,8 @@ class Runner:
         ):
             while self._state.iteration < self._num_iterations:
                 self._train()
-                self._log_iteration(*self._evaluate())
+                evaluated = self._evaluation.play(self._state.iteration, self._save_if_asked)
+                self._log_iteration(*evaluated)
                 self._state.next_iteration()
                 self._save()
             self._observers.complete = True
@@ -236,7 +236,8 @@ class Runner:
         last_step = (state.iteration + 1) * self._training_steps
         if agent.agent_steps == last_step:  # The checkpoint was saved during the evaluation.
             return
-        with self._environments('environment', self._num_envs) as env:
+        stream = seeds.stream(self._seed, 'environment', state.iteration)
+        with build.open_environments(self._make_environment, self._num_envs, stream) as env:
             tracker = loop.GameTracker(self._num_envs)
             observations = self._reset_and_fast_forward(env, tracker)
             self.parts.timers.seconds.clear()
@@ -277,27 +278,6 @@ class Runner:
             observations = step.observations
             self._exit_if_asked()  # Without saving: the checkpoint has all of this.
         return observations
-
-    def _evaluate(self):
-        """Games and film of an evaluation, see `evaluation.play`; None and None without.
-
-        Nothing in training depends on the evaluation.
-        """
-        if not self._evaluation_steps:
-            return None, None
-        count = self._evaluation_envs
-        rng = np.random.default_rng(seeds.stream(self._seed, 'evaluation', self._state.iteration))
-        with self._environments('evaluation_environment', count) as env:
-            steps = math.ceil(self._evaluation_steps / count)
-            return evaluation.play(
-                env, self.parts, self._evaluation_epsilon, rng, steps, self._save_if_asked
-            )
-
-    def _environments(self, name, count):
-        seed = seeds.integer(seeds.stream(self._seed, name, self._state.iteration))
-        return contextlib.closing(
-            CheckedVectorEnv(self._make_environment(num_envs=count, seed=seed))
-        )
 
     def _log_step(self, games):
         if not games and not self._logs.recent_is_due():
