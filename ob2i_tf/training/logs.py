@@ -12,7 +12,6 @@ import csv
 import hashlib
 import io
 import math
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -97,7 +96,7 @@ class CsvLog:
         self._left = disk.identity(path)
 
     def write(self, row: Mapping[str, Any]) -> None:
-        """Appends a row, which has exactly the columns, and syncs it to disk.
+        """Appends a row, which has exactly the columns; `fingerprint` syncs it to disk.
 
         Raises:
           OSError: The disk is full, or another program changed the file.
@@ -109,13 +108,16 @@ class CsvLog:
         disk.check_identity(self._path, self._left)
         with disk.open_nofollow(self._path, 'ab') as file:
             file.write(text.getvalue().encode())
-            file.flush()
-            os.fsync(file.fileno())
         self._digest.update(text.getvalue().encode())
         self._left = disk.identity(self._path)
 
     def fingerprint(self) -> dict[str, Any]:
-        """See `disk.fingerprint`; raises a FileChangedError if another program changed the file."""
+        """Syncs the file; returns its `disk.fingerprint`, which a checkpoint keeps.
+
+        Raises:
+          FileChangedError: Another program changed the file.
+        """
+        disk.sync(self._path)
         fingerprint = disk.fingerprint(self._path)
         if fingerprint['sha256'] != self._digest.hexdigest():
             raise disk.FileChangedError(self._path)
@@ -136,7 +138,7 @@ class CsvLog:
                 'move the run folder away to start over'
             )
         with disk.open_nofollow(self._path, 'r+b') as file:
-            file.truncate(seen['bytes'])  # Synced with the next row; a power cut may undo it.
+            file.truncate(seen['bytes'])  # Synced by `fingerprint`; a power cut may undo it.
 
 
 def _text(value):

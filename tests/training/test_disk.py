@@ -34,13 +34,16 @@ def test_each_created_folder_is_brought_to_the_disk(tmp_path, monkeypatch):
     assert paths == [str(tmp_path / 'a' / 'b')]
 
 
-def test_the_header_and_each_row_of_a_table_are_brought_to_the_disk(tmp_path, monkeypatch):
+def test_a_checkpoint_brings_all_rows_of_a_table_to_the_disk(tmp_path, monkeypatch):
     path = tmp_path / 'rows.csv'
     paths = fsynced(monkeypatch)
     log = logs.CsvLog(path, ('a', 'b'))
     assert paths == [str(path)] and path.read_text() == 'a,b\n'
     log.write({'a': 1, 'b': 2.5})
-    assert paths == [str(path)] * 2 and path.read_text() == 'a,b\n1,2.5\n'
+    assert path.read_text() == 'a,b\n1,2.5\n'
+    paths.clear()
+    log.fingerprint()
+    assert paths == [str(path)]
 
 
 def append(path):
