@@ -53,6 +53,7 @@ bench: $(VENV)/installed-test
 
 docs: $(VENV)/installed-test $(DOCS)/installed
 	$(BIN)/python docs/tools/configuration.py build/docs
+	$(BIN)/python docs/tools/game.py build/docs
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict
 
 $(VENV)/created:

@@ -17,7 +17,7 @@ SHORT = [
 ]
 COMMANDS = {  # {module and arguments: file that it writes}
     'training.main --gin_files=ob2i_deep_sea.gin --base_dir=runs/sea': 'runs/sea/train.csv',
-    'sweep --gin_files=ob2i_deep_sea.gin --seeds=2': 'runs/ob2i_deep_sea/seed1/train.csv',
+    'sweep --gin_files=ob2i_deep_sea.gin --seeds=2': 'runs/sweep/ob2i_deep_sea/seed1/train.csv',
     'analysis runs --out report': 'report/report.html',
     'analysis.episode runs/sea --out viewer': 'viewer/episode.html',
     'analysis.episode ob2i_deep_sea --out shipped': 'shipped/episode.html',
