@@ -2,6 +2,7 @@
 # make install set up .venv once, with all extras except CUDA
 # make train   set up .venv once, then train by the paper's protocol (run it again to resume)
 # make test    set up and run the tests
+# make installed set up, and run all commands from an installed wheel, without a checkout
 # make check   set up, and check format, lint and types
 # make mutants set up, change the code in 60 places, one at a time, and see whether the tests notice
 # make golden  set up, and compare small runs with those of the commit REF, byte for byte
@@ -20,7 +21,7 @@ CHECK := $(VENV)/check
 DOCS := $(VENV)/docs
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
 
-.PHONY: demo install train test check mutants golden bench docs clean
+.PHONY: demo install train test installed check mutants golden bench docs clean
 
 demo: $(VENV)/installed-demo
 	$(BIN)/python -m ob2i_tf.demo $(ARGS)
@@ -32,6 +33,9 @@ train: $(VENV)/installed
 
 test: $(VENV)/installed-test
 	$(BIN)/python -m pytest $(ARGS)
+
+installed: $(VENV)/installed-test
+	$(BIN)/python -m pytest -n 0 tests/installed.py
 
 check: $(VENV)/installed-test $(CHECK)/installed
 	$(CHECK)/bin/ruff format --check .
@@ -49,6 +53,7 @@ bench: $(VENV)/installed-test
 
 docs: $(VENV)/installed-test $(DOCS)/installed
 	$(BIN)/python docs/tools/configuration.py build/docs
+	$(BIN)/python docs/tools/game.py build/docs
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict
 
 $(VENV)/created:

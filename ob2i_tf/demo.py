@@ -149,7 +149,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     out = Path(arguments.base_dir, 'demo.html').absolute()
     out.write_text(page(runs), encoding='utf-8')
-    print(f'{out}\nNext: python run_experiment.py --gin_files=ob2i_atari_small.gin')
+    print(f'{out}\nNext: ob2i-tf --gin_files=ob2i_atari_small.gin')
     if os.environ.get('DISPLAY') or os.environ.get('WAYLAND_DISPLAY'):
         webbrowser.open(out.as_uri())
     return 0

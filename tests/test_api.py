@@ -244,6 +244,32 @@ def test_another_preference(agent):
         agent.with_preferences(lambda q_values: q_values)
 
 
+def test_a_saved_agent_acts_equally_and_cannot_be_continued(run, tmp_path):
+    linear = {'Runner.num_iterations': 1, 'Runner.training_steps': 240}
+    lsvi = ob2i_tf.train('lsvi_ucb_linear_mdp.gin', linear, tmp_path / 'lsvi')
+    for trained in (run, lsvi):  # Of the second, the posterior is in arrays.
+        agent, folder = ob2i_tf.load(trained.folder), tmp_path / 'saved' / trained.folder.name
+        with nothing_left():
+            agent.save(folder)
+        saved = ob2i_tf.load(folder)
+        batch = agent.make_environment(num_envs=8).reset()[0]
+        if trained is run:
+            batch = observations(agent, 8)
+        np.testing.assert_array_equal(saved.q_values(batch), agent.q_values(batch))
+        assert saved.act(batch, 0.5).tolist() == agent.act(batch, 0.5).tolist()
+        assert (saved.agent_steps, saved.task) == (agent.agent_steps, agent.task)
+        assert (folder / 'config.gin').read_text() == (trained.folder / 'config.gin').read_text()
+        assert agent.q_values(batch).any()
+    folder = tmp_path / 'saved' / 'run'
+    (checkpoint,) = (folder / 'checkpoints').iterdir()
+    names = [name.split('/') for name, _ in tf.train.list_variables(f'{checkpoint}/variables')]
+    assert {name[1] for name in names if name[1:]} == {'network', '_generator'}
+    with pytest.raises(UserError, match='run cannot be continued: its replay was'):
+        ob2i_tf.train(FILES, {**BINDINGS, 'Runner.num_iterations': 3}, folder)
+    with pytest.raises(UserError, match='run is not empty'):
+        ob2i_tf.load(folder).save(run.folder)
+
+
 @gin.configurable
 def own_reward(scale: float = 1.0):
     return scale

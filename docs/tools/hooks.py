@@ -15,7 +15,7 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[2]
-GENERATED = ROOT / 'build' / 'docs'  # By configuration.py.
+GENERATED = ROOT / 'build' / 'docs'  # By configuration.py and game.py.
 _LINK = re.compile(r'(\]\()([^)#\s:]+)((?:#[^)\s]*)?\))')
 
 
@@ -27,6 +27,7 @@ def on_config(config):
 def on_files(files, config):
     pages = [_repository_path(file.src_uri) for file in files.documentation_pages()]
     pages += ['README.md']
+    files.append(_file('game/episode.html', config, GENERATED))
     seen = set(pages)
     for page in pages:  # The list grows in the loop.
         if not page.startswith('docs/'):
@@ -93,8 +94,8 @@ def _is_bare_folder(page, target):
     return path.is_dir() and not (path / 'README.md').exists()
 
 
-def _file(path, config):
-    return File(path, os.fspath(ROOT), config.site_dir, config.use_directory_urls)
+def _file(path, config, folder=ROOT):
+    return File(path, os.fspath(folder), config.site_dir, config.use_directory_urls)
 
 
 def _formula(source, language, css_class, options, md, **kwargs):

@@ -14,7 +14,7 @@ import tensorflow as tf
 from ob2i_tf import acting, bonuses, config, posteriors
 from ob2i_tf.config import resources
 from ob2i_tf.errors import CheckpointError, UserError
-from ob2i_tf.training import build, checkpoints, system
+from ob2i_tf.training import build, checkpoints, disk, system
 from ob2i_tf.training.run_folder import RunFolder, task_name
 from ob2i_tf.training.runner import Runner
 
@@ -33,7 +33,7 @@ class TrainedAgent:
       agent_steps: Agent steps that the run had taken.
       epsilon: Probability of a random action in the evaluation.
       environment: build.Environment, facts such as `observation_shape` and `num_actions`.
-      posterior: Posterior, with its networks.
+      posterior: Posterior, with its network but without the target network.
       policy: Policy of the evaluation.
       rng: Random generator of heads, random actions and ties.
       heads: Head that each game of the last batch follows, [B] int32.
@@ -168,6 +168,35 @@ class TrainedAgent:
         other.rng, other.heads = copy.deepcopy(self.rng), self.heads.copy()
         return other
 
+    def save(self, directory: str | Path) -> None:
+        """Writes a run folder that holds the agent alone: config.gin and one checkpoint.
+
+        `ob2i_tf.load` of it acts equally. Its checkpoint has only the posterior, without target
+        network, optimizer and replay, so that no run can be continued from it.
+
+        Args:
+          directory: Folder that is missing or empty.
+
+        Raises:
+          UserError: The folder is not empty.
+          OSError: The folder cannot be written to.
+        """
+        folder = RunFolder(os.path.expanduser(directory))
+        disk.make_folder(folder.path)
+        if any(folder.path.iterdir()):
+            raise UserError(f'{folder} is not empty')
+        state = {'agent': {'agent_steps': self.agent_steps}}
+        arrays = {'posterior': self.posterior.state()}
+        variables = tf.train.Checkpoint(posterior=self.posterior)
+        disk.make_folder(folder.replay)
+        disk.write_text(folder.freed, 'An agent was saved here, without replay.\n')
+        checkpoints.Checkpoints(folder.checkpoints).save(
+            self.agent_steps,
+            lambda path: checkpoints.write_content(path, state, arrays, variables),
+        )
+        with self._configured():
+            disk.write_text(folder.config, config.resolved_config())
+
     @contextlib.contextmanager
     def _configured(self) -> Iterator[None]:
         with self._gin_state.entered(), system.tensor_float_32(self._tf32):
@@ -254,6 +283,7 @@ def restore(
             posterior = build.build_posterior(
                 bound['posterior'], facts, pair, None, bound['num_envs'], bound['seed']
             )
+            del posterior.target_network  # It serves only learning.
             agent = TrainedAgent(bound, facts, posterior, gin_state)
             restored: list[Path] = []
 

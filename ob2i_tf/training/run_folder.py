@@ -76,7 +76,7 @@ class RunFolder:
       config: Path of config.gin, every parameter of the run; this file alone reproduces the run.
       environment: Path of environment.json, the machine and packages of each process of the run.
       checkpoints, replay, tensorboard: Paths of folders.
-      freed: Path of the file that says that the episodes in `replay` were deleted.
+      freed: Path of the file that says that the episodes in `replay` were deleted or left out.
     """
 
     def __init__(self, path: str | Path):
@@ -149,12 +149,12 @@ class RunFolder:
         """Checks that a run in this folder has not lost its replay.
 
         Raises:
-          UserError: The replay was freed.
+          UserError: The replay was freed, or only the agent was saved here.
         """
         if self.freed.exists():
             raise UserError(
-                f'{self} is complete and cannot be continued: its replay is missing, freed by '
-                'ob2i_tf.training.prune'
+                f'{self} cannot be continued: its replay was freed by ob2i_tf.training.prune, or '
+                'left out when the agent was saved'
             )
 
     def write_environment(self, devices: list[str]) -> None:

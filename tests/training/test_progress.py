@@ -64,8 +64,8 @@ def test_a_forecast(frames, unit, gpu, parts):
 
 @pytest.mark.parametrize('unit, gpu', [('steps', False), ('frames', True)])
 def test_only_a_long_run_on_atari_without_a_gpu_has_an_alternative(unit, gpu):
-    assert 'run_experiment.py' not in progress.forecast(10**6, 1.0, unit, gpu)
-    assert 'run_experiment.py' not in progress.forecast(10**4, 1.0, 'frames', False)
+    assert 'ob2i_atari_small' not in progress.forecast(10**6, 1.0, unit, gpu)
+    assert 'ob2i_atari_small' not in progress.forecast(10**4, 1.0, 'frames', False)
 
 
 def _write(folder, table, scores):

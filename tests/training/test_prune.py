@@ -47,7 +47,7 @@ def test_a_pruned_run_can_be_evaluated_but_not_continued(copy, tmp_path, capsys)
     more = '--gin_bindings=Runner.num_iterations = 2'
     assert main.main(['run', f'--gin_files={copy.config}', more, f'--base_dir={copy}']) == 1
     error = capsys.readouterr().err.splitlines()[-1]
-    assert error.startswith(f'error: {copy} is complete and cannot be continued: its replay is mis')
+    assert error.startswith(f'error: {copy} cannot be continued: its replay was freed by ')
     assert files(copy) == before
 
 
