@@ -105,7 +105,8 @@ def load(
     Nothing is written into the folder, so that the run may continue meanwhile.
 
     Args:
-      run: Run folder, or the name of an agent that comes with the package, 'ob2i_deep_sea'.
+      run: Run folder, or the name of an agent that comes with the package, 'ob2i_deep_sea' or
+        'ob2i_breakout'.
       seed: Seed of the agent's random choices.
       allow_imports: Modules and packages that the configuration of the run may import besides those
         of installed distributions.

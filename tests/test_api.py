@@ -423,11 +423,21 @@ def test_it_is_quiet(tmp_path):
     assert done.returncode == 0 and not done.stdout + done.stderr
 
 
-def test_the_agent_that_comes_along(tmp_path, monkeypatch, capsys):
-    folder = ROOT / 'agents' / 'ob2i_deep_sea'
-    files = [path for path in folder.rglob('*') if path.is_file()]
-    assert sum(path.stat().st_size for path in files) < 300_000
+@pytest.mark.parametrize(('name', 'most'), [('ob2i_deep_sea', 300_000), ('ob2i_breakout', 5e6)])
+def test_an_agent_that_comes_along_is_small_and_names_no_path(name, most):
+    files = [path for path in (ROOT / 'agents' / name).rglob('*') if path.is_file()]
+    assert 0 < sum(path.stat().st_size for path in files) < most
     assert not [path for path in files if re.search(rb'/(home|root|tmp|work)/', path.read_bytes())]
+
+
+def test_the_agent_of_breakout_plays():
+    agent = ob2i_tf.load('ob2i_breakout')
+    ((score, _),) = evaluate.play_games(agent, 1)
+    assert agent.agent_steps == 200_000 and score > 5  # The random policy has 1.3.
+
+
+def test_the_agent_of_deep_sea_plays(tmp_path, monkeypatch, capsys):
+    folder = ROOT / 'agents' / 'ob2i_deep_sea'
     monkeypatch.chdir(tmp_path)
     agent = ob2i_tf.load('ob2i_deep_sea')
     assert agent.agent_steps == 5000
@@ -456,10 +466,11 @@ def test_the_page_on_python(tmp_path):
     *_, error, last = run_code([*cells, shown], tmp_path).splitlines()
     assert error.endswith("EpisodicUpdate has no parameter 'bta' (did you mean 'beta'?)")
     assert last == '(5, 5) runs/small_sea 3'
-    files, bindings = bound_by(next(words for words in commands(text) if len(words) > 4))
-    config.load(files, bindings)
-    shipped = ROOT / 'agents' / 'ob2i_deep_sea' / 'config.gin'
-    assert config.resolved_config() == shipped.read_text()
+    shown = [bound_by(words) for words in commands(text) if words[0] == 'run_experiment.py']
+    for name, (files, bindings) in zip(('ob2i_deep_sea', 'ob2i_breakout'), shown, strict=True):
+        config.load(files, bindings)
+        shipped = ROOT / 'agents' / name / 'config.gin'
+        assert config.resolved_config() == shipped.read_text()
 
 
 SHOWN = {  # Printed after the last cell.

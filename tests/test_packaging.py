@@ -91,7 +91,7 @@ def test_its_data_comes_along_and_nothing_shadows_gin(installed, tmp_path):
     where, files, scores, damage, template = done.stdout.splitlines()
     assert Path(where).is_relative_to(installed)
     assert files.split() == sorted(path.name for path in (ROOT / 'gin').glob('*.gin'))
-    assert scores == template == 'True' and damage == "['']"
+    assert scores == template == 'True' and damage == "['', '']"
     (packages,) = installed.glob('lib/*/site-packages')
     templates = Path('ob2i_tf', 'analysis', 'templates')
     names = {path.name for path in (ROOT / templates).glob('*.*')}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ob2i_tf.analysis import episode
 
-AGENT = 'ob2i_deep_sea'  # A name in agents/.
+AGENT = 'ob2i_breakout'  # A name in agents/.
 TEXT = f"""`python -m ob2i_tf.analysis.episode {AGENT} --out viewer` writes this viewer.
 It can also be [opened alone](../game/episode.html).
 
