@@ -123,8 +123,9 @@ def print_error(error: Exception | str) -> None:
 
 
 def one_line(error: Exception | str) -> str:
-    """The message of an error in one line, without gin's on the configurable being called."""
-    return ' '.join(str(error).partition('\n  In call to configurable')[0].split())
+    """The message of an error in one line, without gin's lines and the middle of long values."""
+    line = ' '.join(str(error).partition('\n  In call to configurable')[0].split())
+    return line if len(line) <= 1000 else f'{line[:300]} ... {line[-300:]}'
 
 
 @contextlib.contextmanager
