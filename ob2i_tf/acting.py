@@ -172,8 +172,9 @@ class Policy:
         self._compiled = Compiled(self._preferences, xla=xla)
 
     def __str__(self) -> str:
-        """The binding, for errors."""
-        return f'{self._name} = @{self._preference_function.__name__}'
+        """The bindings, for errors."""
+        preferences = f'{self._name} = @{self._preference_function.__name__}'
+        return f'{preferences} with Runner.posterior = @{_class_name(self._posterior)}'
 
     def actions(
         self,

@@ -53,6 +53,7 @@ def test_an_interrupt_ends_a_command_unless_it_is_ignored(reader, ignored, statu
         (ConfigError('b = 1'), 2, 'error: b = 1', False),
         (OSError('disk'), 1, 'error: disk', False),
         (ValueError('c'), 1, 'error: unexpected, see above: ValueError: c', True),
+        (ConfigError('a' + 4999 * '1' + 'b'), 2, f'error: a{299 * "1"} ... {299 * "1"}b', False),
     ],
 )
 def test_an_error_ends_a_command_in_one_line(capsys, error, status, line, traceback):
