@@ -422,6 +422,10 @@ UPDATE = 'Runner.update = @Changed'
             lambda batch, _: (batch, {'a': 'x'}),
             f"{UPDATE} returned 'x' as 'a' in its report, not a",
         ),
+        (
+            lambda batch, _: (types.Batch(*(x[:0] for x in batch)), {}),
+            f'{UPDATE} returned observations of float32 (0, 5) from next_batch, not number (1, 5)',
+        ),
         (raising, f"{UPDATE} raised KeyError in next_batch: 'no key'"),
         (
             with_column('actions', lambda x: x + 7),
