@@ -20,7 +20,7 @@ from ob2i_tf.chunks import floating
 from ob2i_tf.errors import NotFiniteError
 from ob2i_tf.parameters import Above, checked
 from ob2i_tf.seeds import split_draws
-from ob2i_tf.tracing import Compiled, check_traced
+from ob2i_tf.tracing import Compiled, check_traced, errors_of
 
 TieBreak = Literal['random', 'lowest']
 Belief = Literal['sample', 'mean']
@@ -154,7 +154,8 @@ class Policy:
         self._num_actions = posterior.network.num_actions
         self._preference_function = preferences
         self._parameters = set(inspect.signature(preferences).parameters)
-        self._check(name)
+        self._name = name
+        self._check()
         if posterior.requires_head_preference and 'heads' not in self._parameters:
             raise ValueError(
                 f'{_class_name(posterior)} requires a preference that follows a head, such as '
@@ -169,6 +170,11 @@ class Policy:
         self._belief = belief
         self._xla = xla
         self._compiled = Compiled(self._preferences, xla=xla)
+
+    def __str__(self) -> str:
+        """The bindings, for errors."""
+        preferences = f'{self._name} = @{self._preference_function.__name__}'
+        return f'{preferences} with Runner.posterior = @{_class_name(self._posterior)}'
 
     def actions(
         self,
@@ -196,9 +202,10 @@ class Policy:
         actions = rng.integers(self._num_actions, size=count, dtype=np.int32)
         if not explore.all():
             seed = rng.integers(2**31, size=2, dtype=np.int32)
-            preferences = self._compiled(observations, heads, seed).numpy()
+            with errors_of(self, 'actions'):
+                preferences = self._compiled(observations, heads, seed).numpy()
             if np.isnan(preferences).any():
-                raise NotFiniteError(f'preferences of actions are NaN: {preferences.tolist()}')
+                raise NotFiniteError(f'{self} gives NaN: {preferences.tolist()}')
             greedy = greedy_actions(preferences, rng, self._tie_break)
             actions = np.where(explore, actions, greedy)
         return actions
@@ -211,13 +218,13 @@ class Policy:
         """The tf.functions whose traces a run counts."""
         return [self._compiled.function]
 
-    def _check(self, name):
+    def _check(self):
         """Traces the preference function, to reject a wrong one before anything runs."""
         options = {'seed': tf.constant([0, 0]), 'heads': tf.constant([0])}
         options = {key: value for key, value in options.items() if key in self._parameters}
         q_values = tf.TensorSpec([1, self._posterior.network.num_heads, self._num_actions])
         check_traced(
-            name,
+            self._name,
             lambda q_values: self._preference_function(q_values, **options),
             [q_values],
             (1, self._num_actions),

@@ -9,7 +9,8 @@ one gradient step on that Batch (learner.py).
 
 import contextlib
 import numbers
-from collections.abc import Callable
+import reprlib
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 import gin
@@ -17,8 +18,9 @@ import numpy as np
 from absl import logging
 
 from ob2i_tf import acting, frames, types
-from ob2i_tf.errors import ConfigError
+from ob2i_tf.errors import ConfigError, UserError, check_array
 from ob2i_tf.parameters import AtLeast, Within, checked
+from ob2i_tf.tracing import errors_of
 
 _Period = Annotated[int, AtLeast(1)]  # Agent steps.
 _SCHEDULE_POINTS = 10_001
@@ -127,12 +129,21 @@ class Agent:
     def check_schedule(self, agent_steps: int) -> None:
         """Evaluates epsilon at evenly spaced points of a run of `agent_steps`.
 
+        A run without a learner step is reported in a warning.
+
         Raises:
           ConfigError: The schedule fails, or a value is not a number in 0..1.
         """
         last = _SCHEDULE_POINTS - 1
         for step in sorted({agent_steps * point // last for point in range(_SCHEDULE_POINTS)}):
             _evaluate_schedule(self._epsilon, step)
+        last_due = agent_steps - agent_steps % self._train_period
+        if self.posterior.needs_learner and 0 < last_due <= self._learning_starts:
+            logging.warning(
+                'Nothing will be learned within %s agent steps: Agent.learning_starts = %s.',
+                f'{agent_steps:,}',
+                f'{self._learning_starts:,}',
+            )
 
     @property
     def heads(self) -> np.ndarray:
@@ -235,9 +246,9 @@ class Agent:
             self._postponed = True
             return []
         self._postponed = False
-        with self._timers('targets'):
-            batch, report = self.update.next_batch()
-        with self._timers('gradient step'):
+        with self._timers('targets'), errors_of(self.update, 'next_batch'):
+            batch, report = _checked(self.update, self.update.next_batch())
+        with self._timers('gradient step'), errors_of(self.learner, 'step'):
             learned, errors = self.learner.step(batch)
         if batch.ids is not None:
             is_real = batch.weights > 0
@@ -278,6 +289,33 @@ def _evaluate_schedule(epsilon, agent_steps):
             f'{agent_steps}'
         )
     return value
+
+
+def _checked(update, result):
+    """The result of `update.next_batch()`; raises a UserError if it is not one."""
+    match result:
+        case (types.Batch() as batch, Mapping() as report):
+            pass
+        case _:
+            raise UserError(
+                f'{update} returned {reprlib.repr(result)} from next_batch, not a Batch and a dict'
+            )
+    rows, heads = max(1, len(batch.actions)), update.network.num_heads
+    for name, dtype, shape in (
+        ('observations', np.number, (rows, *np.shape(batch.observations)[1:])),
+        ('actions', np.integer, (rows,)),
+        ('targets', np.float32, (rows, heads)),
+        ('weights', np.float32, (rows,)),
+        ('masks', np.float32, (rows, heads)),
+        ('ids', np.integer, (rows,)),
+    ):
+        array = getattr(batch, name)
+        if name != 'ids' or array is not None:
+            check_array(update, 'next_batch', name, np.asarray(array), shape, dtype)
+    for name, value in report.items():
+        if np.asarray(value).dtype.kind not in 'biuf':
+            raise UserError(f'{update} returned {value!r} as {name!r} in its report, not a number')
+    return batch, report
 
 
 class _Recorder:

@@ -57,6 +57,10 @@ class Bonus(tf.Module):
 
     needs_whole_episodes = False
 
+    def __str__(self) -> str:
+        """The binding, for errors."""
+        return f'@{type(self).__name__}()'
+
     def build(
         self, frame_shape: tuple[int, ...], num_heads: int, num_actions: int, seed: int
     ) -> None:
@@ -100,6 +104,10 @@ class UcbBonus(Bonus):
         self._statistic = statistic
         self.normalize_next_bonus = normalize_next_bonus
         self.next_bonus_std = RunningStd()
+
+    def __str__(self) -> str:
+        statistic = getattr(self._statistic, '__name__', self._statistic)
+        return f'{super().__str__()}, UcbBonus.statistic = @{statistic}'
 
     def build(
         self, frame_shape: tuple[int, ...], num_heads: int, num_actions: int, seed: int
@@ -170,10 +178,10 @@ class RndBonus(Bonus):
     def __init__(
         self,
         conv_layers: networks.ConvLayers = ((32, 8, 4), (64, 4, 2), (64, 3, 1)),
-        features: Annotated[int, AtLeast(1)] = 512,
+        features: Annotated[int, Within(1, 2**16)] = 512,
         predictor_layers: Sequence[Annotated[int, AtLeast(1)]] = (512, 512),
         learning_rate: Annotated[float, AtLeast(0)] = 1e-4,
-        batch_size: Annotated[int, AtLeast(1)] = 32,
+        batch_size: Annotated[int, Within(1, 2**16)] = 32,
         update_proportion: Annotated[float, Within(0, 1)] = 1.0,
         scale_by: Literal['returns', 'bonuses'] = 'returns',
         discount: Annotated[float, Within(0, 1)] = 0.99,  # Above 1 the sums overflow late in a run.

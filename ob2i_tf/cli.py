@@ -5,6 +5,7 @@ import contextlib
 import functools
 import io
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -123,8 +124,10 @@ def print_error(error: Exception | str) -> None:
 
 
 def one_line(error: Exception | str) -> str:
-    """The message of an error in one line, without gin's on the configurable being called."""
-    return ' '.join(str(error).partition('\n  In call to configurable')[0].split())
+    """The message of an error in one line, without gin's lines, and long values cut."""
+    line = ' '.join(str(error).partition('\n  In call to configurable')[0].split())
+    line = re.sub(r'(\w{40})\w{100,}', r'\1...', line)
+    return line if len(line) <= 1000 else f'{line[:300]} ... {line[-300:]}'
 
 
 @contextlib.contextmanager

@@ -88,6 +88,11 @@ class QLearner(tf.Module):
         if target_init == 'copy':
             self.update_target()
 
+    def __str__(self) -> str:
+        """The bindings, for errors."""
+        loss = getattr(self._loss, '__name__', self._loss)
+        return f'Runner.learner = @{type(self).__name__} with QLearner.loss = @{loss}'
+
     @property
     def learner_steps(self) -> int:
         """Number of learner steps taken."""
@@ -106,7 +111,7 @@ class QLearner(tf.Module):
         loss, q_mean = map(float, means)
         if not (np.isfinite(loss) and np.isfinite(q_mean)):
             raise NotFiniteError(
-                f'loss {loss}, mean Q-value {q_mean} at learner step {self.learner_steps}; '
+                f'{self}: loss {loss}, mean Q-value {q_mean} at learner step {self.learner_steps}; '
                 f'targets of this batch: min {np.min(batch.targets)}, max {np.max(batch.targets)}'
             )
         return {'loss': loss, 'q_mean': q_mean}, errors.numpy()

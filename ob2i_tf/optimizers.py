@@ -1,6 +1,5 @@
 """Factories of optimizers; gin binds their parameters."""
 
-import math
 from typing import Annotated
 
 import gin
@@ -8,17 +7,17 @@ import tensorflow as tf
 
 from ob2i_tf.parameters import AtLeast, Below, checked
 
-_Finite = Annotated[float, AtLeast(0), Below(math.inf)]
+_NotNegative = Annotated[float, AtLeast(0)]
 _Decay = Annotated[float, AtLeast(0), Below(1)]
 
 
 @gin.configurable
 @checked
 def adam(
-    learning_rate: _Finite = gin.REQUIRED,
+    learning_rate: _NotNegative = gin.REQUIRED,
     beta_1: _Decay = 0.9,
     beta_2: _Decay = 0.999,
-    epsilon: _Finite = 1e-7,
+    epsilon: _NotNegative = 1e-7,
 ) -> tf.keras.optimizers.legacy.Adam:
     """Adam, bias-corrected, with epsilon added to the root of the uncorrected second moment.
 
@@ -30,10 +29,10 @@ def adam(
 @gin.configurable
 @checked
 def rmsprop(
-    learning_rate: _Finite = gin.REQUIRED,
+    learning_rate: _NotNegative = gin.REQUIRED,
     decay: _Decay = 0.95,
     momentum: _Decay = 0.0,
-    epsilon: _Finite = 0.01,
+    epsilon: _NotNegative = 0.01,
     centered: bool = True,
 ) -> tf.keras.optimizers.legacy.RMSprop:
     """RMSProp with step = learning_rate g / sqrt(E[g^2] - E[g]^2 + epsilon) (Mnih et al. 2015).

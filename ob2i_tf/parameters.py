@@ -6,8 +6,8 @@
       def __init__(self, batch_size: Annotated[int, AtLeast(1)] = 32): ...
 
 `Update(0)` raises ValueError('Update.batch_size must be at least 1, got 0'). The check covers
-numbers, strings, literals, None, classes, and unions and containers of these. NaN is outside every
-range.
+numbers, strings, literals, None, classes, and unions and containers of these. Numbers must be
+finite in float32, in which TensorFlow computes, so NaN never fits.
 """
 
 import functools
@@ -20,6 +20,8 @@ from collections import abc
 _SEQUENCES = (tuple, list, abc.Sequence, abc.Iterable, abc.Collection)
 _MAPPINGS = (dict, abc.Mapping, abc.MutableMapping)
 ANY = object()  # A value that fits every annotation.
+_LARGEST = 3.4028234663852886e38  # The largest float32.
+_FINITE = f'within +-{_LARGEST:.2g}'
 
 
 class Range(typing.NamedTuple):
@@ -98,12 +100,16 @@ def misfit(value: typing.Any, hint: typing.Any) -> str:
     if origin is typing.Annotated:
         expected = misfit(value, arguments[0])
         ranges = [r for r in arguments[1:] if isinstance(r, Range)]
-        inside = expected or all(r.contains(value) for r in ranges)
-        return expected if inside else ' and '.join(r.text for r in ranges)
+        outside = expected in ('', _FINITE) and not all(r.contains(value) for r in ranges)
+        return ' and '.join(r.text for r in ranges) if outside else expected
     if origin in (typing.Union, types.UnionType):
         found = [misfit(value, argument) for argument in arguments]
         return ' or '.join(found) if all(found) else ''
-    return '' if _fits(value, hint, origin, arguments) else describe(hint)
+    if not _fits(value, hint, origin, arguments):
+        return describe(hint)
+    if hint in (int, float) and not -_LARGEST <= value <= _LARGEST:
+        return _FINITE
+    return ''
 
 
 def _fits(value, hint, origin, arguments):

@@ -1,6 +1,8 @@
-"""Low-overhead calls of traced functions, and a check of functions that a user bound."""
+"""Low-overhead calls of traced functions, and checks of code that a user bound."""
 
-from collections.abc import Callable, Sequence
+import contextlib
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -74,6 +76,25 @@ def check_traced(
     if not _fits(traced.structured_outputs, results):
         given = ', '.join(str(argument.shape) for argument in arguments)
         raise ConfigError(f'{name} must map {what}, but {given} gives {traced.structured_outputs}')
+
+
+@contextlib.contextmanager
+def errors_of(part: Any, call: str) -> Iterator[None]:
+    """Context of a call of a part, perhaps user code, whose text names its bindings.
+
+    Raises:
+      UserError: The call raised another exception, whose traceback is printed.
+    """
+    try:
+        yield
+    except (UserError, MemoryError, tf.errors.ResourceExhaustedError):
+        raise
+    except Exception as error:
+        traceback.print_exc()
+        reason = str(error)
+        if isinstance(error, tf.errors.OpError):  # The line before the graph's node.
+            reason = reason.partition('\n\t [[')[0].rstrip().rpartition('\n')[2]
+        raise UserError(f'{part} raised {type(error).__name__} in {call}: {reason}') from error
 
 
 def _fits(found, expected):

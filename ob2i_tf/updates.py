@@ -25,6 +25,7 @@ from ob2i_tf.tracing import Compiled, check_traced
 _Beta = Annotated[float, Within(0, 1)]
 _Probability = Annotated[float, Above(0), AtMost(1)]
 _Count = Annotated[int, AtLeast(1), AtMost(2**31 - 1)]  # TensorFlow's int32.
+_BatchSize = Annotated[int, Within(1, 2**16)]  # Rows are drawn in a loop that no signal ends.
 # Batches, and the states of an episode, are padded to multiples, so that XLA compiles few shapes.
 _ROW_MULTIPLE = 8
 _XLA_STATE_MULTIPLE = 64
@@ -81,6 +82,12 @@ class Update:
         self.double_q_values = network if double_q_values is None else double_q_values
         self.seed = seed
         self.xla = xla
+
+    def __str__(self) -> str:
+        """The bindings, for errors."""
+        name = type(self).__name__
+        bonus = '' if self.bonus is None else f' with {name}.bonus = {self.bonus}'
+        return f'Runner.update = @{name}{bonus}'
 
     @property
     def ready(self) -> bool:
@@ -262,7 +269,7 @@ class EpisodicUpdate(EnsembleUpdate):
         double_q_values=None,
         seed=0,
         xla=False,
-        batch_size: _Count = gin.REQUIRED,
+        batch_size: _BatchSize = gin.REQUIRED,
         beta: _Beta | Sequence[_Beta] = gin.REQUIRED,
         alpha_1: float = 0.0,
         alpha_2: float = 0.0,
@@ -470,7 +477,7 @@ class TransitionUpdate(EnsembleUpdate):
         double_q_values=None,
         seed=0,
         xla=False,
-        batch_size: _Count = gin.REQUIRED,
+        batch_size: _BatchSize = gin.REQUIRED,
         alpha_1: float = 0.0,
         alpha_2: float = 0.0,
         bonus: bonuses.Bonus | None = None,

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from ob2i_tf import acting, bonuses, networks, posteriors, schedules
-from ob2i_tf.errors import ConfigError
+from ob2i_tf.errors import ConfigError, UserError
 
 THREE_HEADS = np.array([[[1.0, 0.0], [1.2, 0.4], [0.8, -0.4]]], np.float32)
 # Variances 0.08 / 3 and 0.32 / 3, regrets 0.0326599 and 1.0489898, lambda_ids 0.1: regret^2 over
@@ -148,6 +148,30 @@ def test_belief_is_the_mean_or_a_sample(noisy_network, count, preferences):
         [by_sample.actions(stacks, heads, 0.0, rng).tolist() for _ in range(10)] for rng in again
     ]
     assert drawn[0] == drawn[1]
+
+
+def test_a_preference_that_goes_wrong_is_named(network, capfd):
+    def undefined(q_values):
+        return acting.mean_preferences(q_values) * np.nan
+
+    def failing(q_values):
+        def fail(_):
+            raise RuntimeError('no preference')
+
+        values = tf.numpy_function(fail, [q_values], tf.float32)
+        return tf.ensure_shape(values, [None, q_values.shape[-1]])
+
+    rng = np.random.default_rng(0)
+    for preferences, reason in (
+        (undefined, 'gives NaN: [[nan, '),
+        (failing, 'raised UnknownError in actions: RuntimeError: no preference'),
+    ):
+        policy = policy_of(network, preferences, name='Agent.preferences')
+        with pytest.raises(UserError) as error:
+            policy.actions(observations(1), np.zeros(1, np.int32), 0.0, rng)
+        bindings = f'Agent.preferences = @{preferences.__name__} with Runner.posterior = @'
+        assert str(error.value).startswith(f'{bindings}EnsemblePosterior {reason}')
+        assert ('in fail' in capfd.readouterr().err) == (preferences is failing)
 
 
 def test_unknown_beliefs_are_refused(network):

@@ -15,8 +15,9 @@ from ob2i_tf import (
     optimizers,
     posteriors,
     types,
+    updates,
 )
-from ob2i_tf.errors import ConfigError
+from ob2i_tf.errors import ConfigError, UserError
 from ob2i_tf.learner import QLearner, huber
 from ob2i_tf.replay import EpisodeReplay
 from tests import atari, chain
@@ -156,6 +157,24 @@ def test_a_schedule_is_evaluated_over_the_complete_run():
     ):
         check_schedule(lambda steps: pieces[steps // 100], 300)
     check_schedule(atari.linear, 10**21)
+
+
+@pytest.mark.parametrize(
+    'learning_starts, train_period, agent_steps, warns',
+    [(39, 4, 40, False), (40, 4, 43, True), (10**30, 1, 100, True), (40, 4, 0, False)],
+)
+def test_a_run_without_a_learner_step_warns(
+    learning_starts, train_period, agent_steps, warns, caplog
+):
+    keywords = {'learning_starts': learning_starts, 'train_period': train_period}
+    agent = play(0, epsilon=atari.linear, **keywords)[0]
+    agent.check_schedule(agent_steps)
+    message = f'within {agent_steps} agent steps: Agent.learning_starts = {learning_starts:,}.'
+    assert (message in caplog.text) == warns
+    caplog.clear()
+    agent.posterior.needs_learner = False
+    agent.check_schedule(agent_steps)
+    assert not caplog.messages
 
 
 @pytest.mark.parametrize('warmup, random_steps', [('random', 40), ('epsilon_greedy', 0)])
@@ -336,6 +355,139 @@ def on_a_chain(
     return atari.Agent(
         learner, believed, update, replay, num_envs, rng, epsilon=lambda _: epsilon, **keywords
     )
+
+
+class Changed(updates.TransitionUpdate):
+    """Another result of `next_batch`."""
+
+    def next_batch(self):
+        return self.change(*super().next_batch())
+
+
+@pytest.fixture(scope='module')
+def with_changed():
+    """An agent with a `Changed` update; each learner step draws 12 transitions."""
+    agent = on_a_chain(update=Changed, network={'num_heads': 2}, learning_starts=0)
+    agent.update.change = lambda batch, report: (batch, report)
+    chain.play(agent, chain.Chain(), 13)
+    return agent
+
+
+def with_column(name, change):
+    return lambda batch, report: (batch._replace(**{name: change(getattr(batch, name))}), report)
+
+
+def raising(batch, report):
+    return batch, {'a': report['no key']}
+
+
+UPDATE = 'Runner.update = @Changed'
+
+
+@pytest.mark.parametrize(
+    'change, message',
+    [
+        (lambda *_: None, f'{UPDATE} returned None from next_batch, not a Batch and a dict'),
+        (lambda batch, _: batch, f'{UPDATE} returned Batch('),
+        (lambda batch, _: (batch, None), f'{UPDATE} returned (Batch('),
+        (
+            with_column('targets', lambda x: x.astype(float)),
+            f'{UPDATE} returned targets of float64 (12, 2) from next_batch, not float32 (12, 2)',
+        ),
+        (
+            with_column('targets', lambda x: x[:, :1]),
+            f'{UPDATE} returned targets of float32 (12, 1',
+        ),
+        (with_column('targets', lambda x: None), f'{UPDATE} returned targets of object () from'),
+        (
+            with_column('targets', lambda x: x * np.nan),
+            f'{UPDATE} returned NaN or infinite targets from next_batch',
+        ),
+        (
+            with_column('observations', lambda x: x[:3]),
+            f'{UPDATE} returned observations of float32',
+        ),
+        (
+            with_column('actions', lambda x: x[:0]),
+            f'{UPDATE} returned observations of float32 (12,',
+        ),
+        (with_column('actions', lambda x: x * 0.5), f'{UPDATE} returned actions of float64 (12,) '),
+        (with_column('weights', lambda x: x > 0), f'{UPDATE} returned weights of bool (12,) from'),
+        (with_column('masks', lambda x: x[:, 0]), f'{UPDATE} returned masks of float32 (12,) from'),
+        (
+            with_column('ids', lambda x: x[:3]),
+            f'{UPDATE} returned ids of int64 (3,) from next_batc',
+        ),
+        (
+            lambda batch, _: (batch, {'a': 'x'}),
+            f"{UPDATE} returned 'x' as 'a' in its report, not a",
+        ),
+        (
+            lambda batch, _: (types.Batch(*(x[:0] for x in batch)), {}),
+            f'{UPDATE} returned observations of float32 (0, 5) from next_batch, not number (1, 5)',
+        ),
+        (raising, f"{UPDATE} raised KeyError in next_batch: 'no key'"),
+        (
+            with_column('actions', lambda x: x + 7),
+            'Runner.learner = @QLearner with QLearner.loss = @squared_error raised '
+            'InvalidArgumentError in step: indices[0] = ',
+        ),
+    ],
+)
+def test_an_update_that_goes_wrong_is_named(with_changed, change, message, capfd):
+    with_changed.update.change = change
+    with pytest.raises(UserError) as error:
+        with_changed.learn_at(1)
+    assert str(error.value).startswith(message)
+    printed = capfd.readouterr().err
+    assert ('Traceback' in printed) == (' raised ' in message)
+    assert ("report['no key']" in printed) == (change is raising)
+
+
+@pytest.mark.parametrize(
+    'change',
+    [
+        lambda batch, report: (batch, {**report, 'a': np.nan, 'b': np.float32(1), 'c': True}),
+        lambda batch, _: (batch._replace(ids=None), {}),
+        with_column('actions', lambda x: x.astype(np.int64)),
+        lambda batch, _: (types.Batch(*map(tf.convert_to_tensor, batch[:-1])), {}),
+    ],
+)
+def test_what_an_update_may_return(with_changed, change):
+    with_changed.update.change = change
+    with_changed.learner._compiled_step = None  # It is compiled for batches like the first one.
+    assert np.isfinite(with_changed.learn_at(1)[0]['loss'])
+
+
+def undefined(q_values):
+    return tf.reduce_max(q_values, axis=-2) * np.nan
+
+
+def failing(q_values):
+    def fail(_):
+        raise RuntimeError('no statistic')
+
+    values = tf.numpy_function(fail, [q_values], tf.float32)
+    return tf.ensure_shape(values, [None, q_values.shape[-1]])
+
+
+@pytest.mark.parametrize(
+    'statistic, reason',
+    [
+        (undefined, 'returned NaN or infinite targets from next_batch'),
+        (failing, 'raised UnknownError in next_batch: RuntimeError: no statistic'),
+    ],
+)
+def test_a_statistic_that_goes_wrong_is_named(statistic, reason, capfd):
+    settings = {'bonus': bonuses.UcbBonus(statistic), 'alpha_1': 1.0}
+    agent = on_a_chain(update_settings=settings, network={'num_heads': 2}, learning_starts=12)
+    with pytest.raises(UserError) as error:
+        chain.play(agent, chain.Chain(), 14)
+    assert str(error.value) == (
+        'Runner.update = @TransitionUpdate with TransitionUpdate.bonus = @UcbBonus(), '
+        f'UcbBonus.statistic = @{statistic.__name__} {reason}'
+    )
+    assert ('in fail' in capfd.readouterr().err) == (statistic is failing)
 
 
 METHODS = {

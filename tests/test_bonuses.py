@@ -319,7 +319,7 @@ def test_rnd_refuses_what_it_cannot_do():
     for keywords, message in (
         ({'scale_by': 'sums'}, "RndBonus.scale_by must be one of .*'sums'"),
         ({'reward_state': 'both'}, 'RndBonus.reward_state'),
-        ({'batch_size': 0}, 'RndBonus.batch_size must be at least 1, got 0'),
+        ({'batch_size': 0}, 'RndBonus.batch_size must be in 1..65536, got 0'),
         ({'update_proportion': 1.5}, 'RndBonus.update_proportion must be in 0..1, got 1.5'),
         ({'discount': 1.01}, 'RndBonus.discount must be in 0..1, got 1.01'),
     ):
@@ -345,7 +345,7 @@ def test_numbers_out_of_range_are_named():
     for wrong in (lambda q_values: q_values, lambda q_values: None, tf.nn.conv2d):
         with pytest.raises(ConfigError, match='UcbBonus.statistic must map'):
             bonuses.UcbBonus(statistic=wrong).build((), num_heads=2, num_actions=3, seed=0)
-    with pytest.raises(ValueError, match='RndBonus.features must be at least 1, got 0'):
+    with pytest.raises(ValueError, match='RndBonus.features must be in 1..65536, got 0'):
         bonuses.RndBonus(features=0)
 
 

@@ -53,6 +53,8 @@ def test_an_interrupt_ends_a_command_unless_it_is_ignored(reader, ignored, statu
         (ConfigError('b = 1'), 2, 'error: b = 1', False),
         (OSError('disk'), 1, 'error: disk', False),
         (ValueError('c'), 1, 'error: unexpected, see above: ValueError: c', True),
+        (ConfigError(f'a = {4999 * "1"}: b'), 2, f'error: a = {40 * "1"}...: b', False),
+        (ConfigError(f'a {999 * "b "}c'), 2, f'error: a {149 * "b "} ... {149 * " b"} c', False),
     ],
 )
 def test_an_error_ends_a_command_in_one_line(capsys, error, status, line, traceback):

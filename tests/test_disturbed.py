@@ -18,6 +18,7 @@ import pytest
 from campaigns import campaign, injections, runs
 from ob2i_tf.errors import UserError
 from ob2i_tf.training import checkpoints, disk
+from ob2i_tf.training.failures import disk_errors
 from ob2i_tf.training.run_folder import RunFolder
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -175,11 +176,15 @@ def test_a_linked_folder_in_a_run_folder_is_refused(tmp_path, name):
 
 
 def test_an_error_speaks_of_earlier_checkpoints_only_where_there_are_some(tmp_path):
-    (tmp_path / 'file').write_text('')
-    status, printed = runs.run(tmp_path / 'file' / 'run', before=[], output=tmp_path / 'printed')
-    assert not runs.one_line(status, printed)
-    assert f"File exists: '{tmp_path}/file'" in runs.last_line(printed)
-    assert 'checkpoint' not in runs.last_line(printed)
+    for kept in (False, True):
+        if kept:
+            (tmp_path / 'checkpoints' / '000000000010').mkdir(parents=True)
+        with pytest.raises(UserError) as error, disk_errors(RunFolder(tmp_path)):
+            raise OSError('the disk is full')
+        assert str(error.value).startswith(
+            f'cannot write to the run folder {tmp_path}: the disk is'
+        )
+        assert ('; its earlier checkpoints are unchanged' in str(error.value)) == kept
 
 
 def test_a_config_that_cannot_be_read_is_one_line(tmp_path):

@@ -219,7 +219,10 @@ def test_a_run_whose_games_cannot_be_played_does_not_keep_others_from_it(
         evaluate.main([*command, '--preferences=mean', '--epsilon=0', '--allow_imports=own']) == 1
     )
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f'error: {nan}: preferences of actions are NaN')
+    assert line.startswith(
+        f'error: {nan}: preferences = @mean_preferences with Runner.posterior = '
+    )
+    assert '@NanPosterior gives NaN' in line
     assert [row['run'] for row in rows_of(out)] == [str(runs / 'seed0')]
 
 

@@ -153,7 +153,8 @@ def test_steps_are_traced_once_for_a_batch_size():
 
 def test_nan_stops_with_a_clear_error():
     learner = linear_learner()
-    with pytest.raises(NotFiniteError, match='loss nan.*learner step 1'):
+    message = '^Runner.learner = @QLearner with QLearner.loss = @squared_error: loss nan.* step 1;'
+    with pytest.raises(NotFiniteError, match=message):
         learner.step(linear_batch([[1.0, np.nan], [1.0, 1.0]]))
     with pytest.raises(NotFiniteError, match='learner: .*heads/.*holds NaN or infinity now'):
         check_finite('now', learner=learner)

@@ -32,7 +32,11 @@ FACTORS = Annotated[float, Within(0, 1)] | Sequence[Annotated[float, Within(0, 1
     'hint, fits, others, expected',
     [
         (int, [0, -1, np.int64(3)], [1.0, True, np.True_, '1', None, np.float32(1)], 'int'),
-        (float, [0, 1.5, np.float32(1), nan], [True, '1', None, 1j], 'float'),
+        (float, [0, 1.5, np.float32(1), -3.4e38], [True, '1', None, 1j], 'float'),
+        (float, [], [3.5e38, -1e300, 10**400, np.inf, nan], 'within +-3.4e+38'),
+        (int, [2**64], [10**39, -(10**5000)], 'within +-3.4e+38'),
+        (Annotated[float, AtLeast(0)], [3.4e38], [1e39, np.inf], 'within +-3.4e+38'),
+        (Annotated[float, AtLeast(0)], [], [-1e39, nan], 'at least 0'),
         (bool, [True, False], [0, 'True', None], 'bool'),
         (str, ['', np.str_('a')], [b'a', 1, None], 'str'),
         (COUNT, [1, 2, np.int32(1)], [0, -1, np.int64(0)], 'at least 1'),

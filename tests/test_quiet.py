@@ -54,3 +54,4 @@ def test_training_says_only_what_the_run_says(tmp_path):
     printed = stderr('-m', 'ob2i_tf.training.main', SMALL, f'--base_dir={tmp_path}/run', *flags)
     assert 'Starting in' in printed
     assert not any(noise in printed for noise in ('oneDNN', 'cuInit', 'absl::', 'rebuild'))
+    assert 'Nothing will be learned' not in printed  # Its regressions need no learner step.

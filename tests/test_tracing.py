@@ -1,7 +1,9 @@
 import numpy as np
+import pytest
 import tensorflow as tf
 
-from ob2i_tf.tracing import Compiled
+from ob2i_tf.errors import UserError
+from ob2i_tf.tracing import Compiled, errors_of
 
 
 def arrays(*lengths):
@@ -62,3 +64,12 @@ def test_xla_compiles_it():
     double = Compiled(lambda x: 2 * x, xla=True)
     np.testing.assert_array_equal(double(*arrays(3)), [0, 2, 4])
     assert 'HloModule' in double.function.experimental_get_compiler_ir(*arrays(3))(stage='hlo')
+
+
+@pytest.mark.parametrize(
+    'error', [UserError('a'), MemoryError('b'), tf.errors.ResourceExhaustedError(None, None, 'c')]
+)
+def test_errors_that_need_no_name_pass(error, capfd):
+    with pytest.raises(type(error)) as raised, errors_of('part', 'call'):
+        raise error
+    assert raised.value is error and not capfd.readouterr().err

@@ -937,7 +937,10 @@ def test_next_actions_that_are_no_actions_are_refused(update, choose, reason):
         update(*parts()[:3], next_actions=choose)
 
 
-@pytest.mark.parametrize('name', ['batch_size', 'chunk_size'])
-def test_sizes_fit_into_32_bits(name):
-    with pytest.raises(ValueError, match=rf'EpisodicUpdate.{name} .*at most 2147483647, got'):
-        atari.EpisodicUpdate(*parts()[:3], **{name: 2**31})
+@pytest.mark.parametrize(
+    'name, value, range_',
+    [('batch_size', 65537, 'in 1..65536'), ('chunk_size', 2**31, '.* at most 2147483647')],
+)
+def test_sizes_are_bounded(name, value, range_):
+    with pytest.raises(ValueError, match=rf'EpisodicUpdate.{name} must be {range_}, got {value}'):
+        atari.EpisodicUpdate(*parts()[:3], **{name: value})

@@ -64,11 +64,14 @@ def read(gin_files: Iterable[str], bindings: Iterable[str] = ()) -> list[list[Bi
       `bindings`.
 
     Raises:
-      ConfigError: A file is missing or cannot be read, or the syntax is wrong.
+      ConfigError: A file is missing or cannot be read, no file has a binding, or the syntax is
+        wrong.
     """
     layers: list[list[Binding | Import]] = []
     for name in gin_files:
         _read_file(name, layers, including=())
+    if layers and not any(layers):
+        raise ConfigError(f'no binding in {", ".join(gin_files)}')
     layers.append([])
     for text in bindings:
         _read_flag(text, layers)
@@ -110,7 +113,7 @@ def _find(name: str, beside: str) -> str:
     folders = list(dict.fromkeys(['', os.path.dirname(beside), resources.folder('gin')]))
     for folder in folders:
         path = os.path.join(folder, name)
-        if os.path.isfile(path):
+        if os.path.isfile(path) or os.path.isdir(path):  # Which `open` rejects.
             return path
     searched = ', '.join(folder or os.curdir for folder in folders)
     near = values.near(name, available())
@@ -140,6 +143,9 @@ def _read_text(
     text: str, layers: list, where: Callable[[int], str], including: tuple[str, ...] = ()
 ) -> None:
     """Parses gin syntax and appends bindings to the last layer."""
+    before, nul, _ = text.partition('\0')
+    if nul:  # Where the tokenizer of Python would end the text.
+        raise ConfigError(f'{where(before.count(chr(10)) + 1)}: not gin syntax: a NUL character')
     parser = None
     try:
         parser = config_parser.ConfigParser(text, _Delegate())

@@ -76,7 +76,9 @@ def construction_errors() -> Iterator[None]:
             ) from error
         raise
     except MemoryError as error:
-        raise ConfigError(f'not enough memory for this configuration: {error}') from error
+        made = re.search(r"In call to configurable '(?!Runner)(\w+)'", str(error))
+        what = made[1] if made else 'this configuration'
+        raise ConfigError(f'not enough memory for {what}: {error}') from error
     except ValueError as error:
         *_, (raised_in, _) = traceback.walk_tb(error.__traceback__)
         if raised_in.f_globals.get('__name__', '').startswith('ob2i_tf.'):

@@ -23,6 +23,7 @@ from ob2i_tf.parameters import AtLeast, Within, checked
 
 _SIZE = 84  # pixels
 _NO_LIMIT = 2**31 - 1  # frames
+_IN_ONE_CALL = 108_000  # Frames, 30 minutes of play; no signal interrupts a call of ALE.
 
 
 class AtariVectorEnv(gymnasium.vector.VectorEnv):
@@ -216,16 +217,16 @@ def make_atari(
     name: str,
     num_envs: int = 1,
     seed: int = 0,
-    frame_skip: Annotated[int, AtLeast(1)] = 4,
-    history: Annotated[int, AtLeast(1)] = 4,
-    noop_max: Annotated[int, AtLeast(0)] = 30,
+    frame_skip: Annotated[int, Within(1, _IN_ONE_CALL)] = 4,
+    history: Annotated[int, Within(1, 1000)] = 4,
+    noop_max: Annotated[int, Within(0, _IN_ONE_CALL)] = 30,
     max_episode_frames: Annotated[int, AtLeast(1)] = 108000,
     max_episode_frames_by_game: dict[str, Annotated[int, AtLeast(1)]] | None = None,
     terminal_on_life_loss: bool = True,
     clip_rewards: bool = True,
     sticky_action_probability: Annotated[float, Within(0, 1)] = 0.0,
     full_action_space: bool = False,
-    num_threads: Annotated[int, AtLeast(0)] = 0,
+    num_threads: Annotated[int, Within(0, 1024)] = 0,
     press_fire: bool = False,
     restart_stack_on_life_loss: bool = False,
 ) -> AtariVectorEnv:

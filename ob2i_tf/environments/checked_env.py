@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import gymnasium
 import numpy as np
 
-from ob2i_tf.errors import UserError
+from ob2i_tf.errors import UserError, check_array
 
 LIMIT_SECONDS = 600.0  # For a step or a reset.
 _TICKS = 10  # In LIMIT_SECONDS.
@@ -92,16 +92,7 @@ class CheckedVectorEnv(gymnasium.vector.VectorWrapper):
             self._calls_returned = self._calls_started
 
     def _check(self, name, array, shape, dtype):
-        actual_shape = getattr(array, 'shape', None)
-        actual_dtype = getattr(array, 'dtype', type(array))
-        if actual_shape != shape or not np.issubdtype(actual_dtype, dtype):
-            expected = f'{getattr(dtype, "__name__", dtype)} {shape}'
-            raise UserError(
-                f'the environment returned {name} of {actual_dtype} {actual_shape} from '
-                f'{self._call}, not {expected}'
-            )
-        if array.dtype.kind == 'f' and not np.isfinite(array).all():
-            raise UserError(f'the environment returned NaN or infinite {name} from {self._call}')
+        check_array('the environment', self._call, name, array, shape, dtype)
 
     def _watch(self, tick_seconds: float) -> None:
         """Ends the process once `_TICKS` ticks in a row see the same call in progress.

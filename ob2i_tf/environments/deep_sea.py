@@ -9,7 +9,9 @@ from gymnasium import spaces
 
 from ob2i_tf.environments.vector import DenseVectorEnv
 from ob2i_tf.errors import missing_extra
-from ob2i_tf.parameters import AtLeast, checked
+from ob2i_tf.parameters import Within, checked
+
+_Size = Annotated[int, Within(1, 1000)]  # An observation then takes 1 MB.
 
 
 class DeepSea(gymnasium.Env):
@@ -55,8 +57,8 @@ def make_deep_sea(
     name: str,
     num_envs: int = 1,
     seed: int = 0,
-    size: Annotated[int, AtLeast(1)] = 10,
-    mapping_seed: Annotated[int, AtLeast(0)] = 0,
+    size: _Size = 10,
+    mapping_seed: Annotated[int, Within(0, 2**32 - 1)] = 0,
     deterministic: bool = True,
 ) -> gymnasium.vector.VectorEnv:
     """Makes copies of one Deep Sea.
@@ -64,7 +66,7 @@ def make_deep_sea(
     Args:
       name: 'DeepSea'.
       num_envs, seed: See `environments.make`.
-      size: N, the number of rows and of columns; an episode has N steps.
+      size: N, the number of rows and of columns, at most 1000; an episode has N steps.
       mapping_seed: Seed of the action mapping, by which one of the two actions moves right in each
         cell.
       deterministic: If False, moves to the right can fail and rewards are noisy (bsuite's

@@ -14,10 +14,10 @@ import numpy as np
 from gymnasium import spaces
 
 from ob2i_tf.environments.vector import DenseVectorEnv
-from ob2i_tf.parameters import AtLeast, checked
+from ob2i_tf.parameters import AtLeast, Within, checked
 
 Kind = Literal['river_swim', 'tabular', 'linear']
-_Count = Annotated[int, AtLeast(1)]
+_Count = Annotated[int, Within(1, 10_000)]  # Arrays have products of them as sizes.
 _Seed = Annotated[int, AtLeast(0)]
 
 

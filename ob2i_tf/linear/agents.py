@@ -71,6 +71,7 @@ class LsviPosterior(posteriors.Posterior):
       lower, upper: Norms between which 'randomised' turns optimistic, alpha_L and alpha_U.
     """
 
+    needs_learner = False
     supports_xla = False  # Its regressions run in NumPy.
 
     def __init__(

@@ -14,6 +14,7 @@ class Posterior(tf.Module):
     """Interface of posteriors, with defaults that suit an ensemble.
 
     Attributes:
+      needs_learner: Whether its values are those of the network, which the learner trains.
       fits_output_layer: Whether the posterior, not gradients, fits the network's output layer.
       requires_head_preference: Whether it requires a preference function that follows a head.
       supports_xla: Whether XLA can compile it.
@@ -26,6 +27,7 @@ class Posterior(tf.Module):
       seed: Seed of the random choices for which the caller passes neither a seed nor a generator.
     """
 
+    needs_learner = True
     fits_output_layer = False
     requires_head_preference = False
     supports_xla = True

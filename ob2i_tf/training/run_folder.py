@@ -110,12 +110,17 @@ class RunFolder:
           bound: The same without defaults.
 
         Raises:
-          UserError: A line differs; the error names the first one.
+          UserError: A line differs; the error names the first one. Or the folder is a file.
         """
         try:
             existing = _settings(self.read_config())
-        except (FileNotFoundError, NotADirectoryError):
+        except FileNotFoundError:
             return
+        except NotADirectoryError:
+            raise UserError(
+                f'{self} cannot be the run folder: part of this path is a file; use another '
+                '--base_dir'
+            ) from None
         except OSError as error:
             raise UserError(f'the configuration of the run cannot be read: {error}') from error
         known = {line.partition(' = ')[0] for line in existing}

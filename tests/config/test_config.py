@@ -265,8 +265,23 @@ def test_files_override_each_other_and_include(tmp_path):
     (tmp_path / 'binary.gin').write_bytes(b'\xff\xfe\x00')
     with pytest.raises(ConfigError, match='cannot be read'):
         load(files=[str(tmp_path / 'binary.gin')])
-    with pytest.raises(ConfigError, match='not found'):
-        load(files=[str(tmp_path)])
+
+
+@pytest.mark.parametrize(
+    'content, message',
+    [
+        (None, "gin file '{path}' cannot be read: [Errno 21] Is a directory: '{path}'"),
+        ('Trial.seed = 1\n\0', '{path}:2: not gin syntax: a NUL character'),
+        ('\n', 'no binding in {path}'),
+        ('# Trial.seed = 1', 'no binding in {path}'),
+    ],
+)
+def test_files_without_readable_bindings(tmp_path, content, message):
+    path = tmp_path / 'file.gin'
+    path.mkdir() if content is None else path.write_text(content)
+    with pytest.raises(ConfigError) as error:
+        load('Trial.seed = 2', files=[str(path)])
+    assert str(error.value) == message.format(path=path)
 
 
 def test_unused_bindings_of_a_replaced_part(tmp_path):
@@ -517,6 +532,12 @@ def test_a_configuration_that_needs_more_memory_than_there_is_is_wrong():
     )
     with memory, config.construction_errors():
         np.empty((10**10, 10**7))
+    gin.bind_parameter('make_linear_mdp.horizon', 10_000)
+    gin.bind_parameter('make_linear_mdp.num_states', 10_000)
+    gin.bind_parameter('make_linear_mdp.num_actions', 10_000)
+    memory = pytest.raises(ConfigError, match='not enough memory for make_linear_mdp: Unable to')
+    with memory, config.construction_errors():
+        environments.make('LinearMDP')
 
 
 def test_bindings_of_a_base_class_reach_its_subclass():

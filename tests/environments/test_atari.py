@@ -251,7 +251,7 @@ def test_limits_by_game_take_any_spelling():
             'max_episode_frames_by_game must be a mapping of str to int at least 1 or None, got',
         ),
         ({'max_episode_frames_by_game': {'Seaquest': 0}}, 'int at least 1 or None, got'),
-        ({'frame_skip': 0}, 'make_atari.frame_skip must be at least 1, got 0'),
+        ({'frame_skip': 0}, 'make_atari.frame_skip must be in 1..108000, got 0'),
     ):
         with pytest.raises(ValueError, match=message):
             environments.make('Pong', **keywords)

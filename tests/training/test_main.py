@@ -69,6 +69,43 @@ def test_flags_that_contradict_or_are_wrong(flags, message, tmp_path, capsys):
     assert not base_dir.exists()
 
 
+@pytest.mark.parametrize(
+    'gin_file, binding, expected',
+    [
+        ('ob2i_deep_sea', 'adam.learning_rate = 1e300', 'within +-3.4e+38, got 1e+300'),
+        ('ob2i_deep_sea', 'adam.epsilon = 1e308', 'within +-3.4e+38, got 1e+308'),
+        ('ob2i_deep_sea', 'EpisodicUpdate.alpha_1 = 1e200', 'within +-3.4e+38, got 1e+200'),
+        ('ob2i_deep_sea', 'EpisodicUpdate.batch_size = 65537', 'in 1..65536, got 65537'),
+        ('bootdqn_deep_sea', 'TransitionUpdate.batch_size = 65537', 'in 1..65536, got 65537'),
+        ('ob2i_deep_sea', 'make_deep_sea.size = 1001', 'in 1..1000, got 1001'),
+        ('ob2i_linear_mdp', 'make_linear_mdp.horizon = 10001', 'in 1..10000, got 10001'),
+        ('ob2i_atari', 'make_atari.frame_skip = 108001', 'in 1..108000, got 108001'),
+        ('ob2i_atari', 'make_atari.noop_max = 108001', 'in 0..108000, got 108001'),
+        ('ob2i_atari', 'make_atari.history = 1001', 'in 1..1000, got 1001'),
+        ('ob2i_atari', 'make_atari.num_threads = 1025', 'in 0..1024, got 1025'),
+        ('bebu_rnd_atari', 'RndBonus.features = 65537', 'in 1..65536, got 65537'),
+        ('bebu_rnd_atari', 'RndBonus.batch_size = 65537', 'in 1..65536, got 65537'),
+    ],
+)
+def test_numbers_that_no_run_can_have(gin_file, binding, expected, tmp_path, capsys):
+    base_dir = tmp_path / 'run'
+    files = f'--gin_files={gin_file}.gin'
+    assert main.main(['run', files, f'--gin_bindings={binding}', f'--base_dir={base_dir}']) == 2
+    name = binding.partition(' ')[0]
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == f'error: --gin_bindings={binding!r}: {name}: expected {expected}'
+    assert not base_dir.exists()
+
+
+@pytest.mark.parametrize('below', ['', 'below'])
+def test_a_file_is_no_run_folder(below, tmp_path, capsys):
+    (tmp_path / 'file').touch()
+    base_dir = tmp_path / 'file' / below
+    assert main.main([*ATARI, f'--base_dir={base_dir}', '--dry_run']) == 1
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith(f'error: {base_dir} cannot be the run folder: part of this path is a')
+
+
 def test_a_flag_and_an_equal_binding_agree(tmp_path, capsys):
     bindings = '--gin_bindings=Runner.seed = 3'
     assert main.main([*ATARI, '--seed=3', bindings, f'--base_dir={tmp_path}', '--dry_run']) == 0

@@ -645,6 +645,36 @@ def run_own(folder, module, file, base_dir, status=0, files='own.gin', **setting
     return printed
 
 
+FAILING = """
+import gin
+import tensorflow as tf
+
+from ob2i_tf.bonuses import Bonus
+
+
+def fail(_):
+    raise RuntimeError('no bonus')
+
+
+@gin.configurable
+class Failing(Bonus):
+    def __call__(self, experience):
+        bonus = tf.ensure_shape(tf.numpy_function(fail, [experience.discounts], tf.float32), [None])
+        next_bonus = tf.zeros_like(experience.next_q[:, 0])
+        return bonus, next_bonus, (tf.reduce_mean(bonus), tf.reduce_mean(next_bonus))
+"""
+
+
+def test_a_bonus_that_fails_ends_the_run_with_its_traceback_and_its_binding(tmp_path):
+    file = 'EpisodicUpdate.bonus = @Failing()\nAgent.learning_starts = 20'
+    printed = run_own(tmp_path, FAILING, file, tmp_path / 'run', status=1)
+    assert 'own.py", line 9, in fail' in printed
+    assert printed.splitlines()[-1] == (
+        'error: Runner.update = @EpisodicUpdate with EpisodicUpdate.bonus = @Failing() raised '
+        'UnknownError in next_batch: RuntimeError: no bonus'
+    )
+
+
 def test_an_agent_that_passes_its_arguments_on_trains(tmp_path):
     """gin sees no `epsilon` in its signature; the schedule is that of its base class."""
     run_own(
