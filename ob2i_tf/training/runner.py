@@ -136,7 +136,7 @@ class Runner:
         self.folder.check_unlinked()
         self.folder.check_replay()
         system.report(require_gpu)
-        system.set_up(tf32)
+        tf.config.experimental.enable_tensor_float_32_execution(tf32)
         self.parts = build.build(
             seed=seed,
             num_envs=num_envs,

@@ -23,15 +23,6 @@ def list_gpus() -> list:
     return tf.config.list_physical_devices('GPU')
 
 
-def set_up(tf32: bool) -> None:
-    """Sets TF32 and memory growth; call before any op runs."""
-    import tensorflow as tf
-
-    tf.config.experimental.enable_tensor_float_32_execution(tf32)
-    for gpu in list_gpus():
-        tf.config.experimental.set_memory_growth(gpu, True)
-
-
 @contextlib.contextmanager
 def tensor_float_32(enabled: bool) -> Iterator[None]:
     """Context with TF32 on or off; it belongs to the process, and is restored afterwards."""

@@ -679,7 +679,6 @@ def above_one_in_the_end(agent_steps):
 
 
 def test_a_schedule_is_checked_after_devices_are_set_up_and_before_anything_is_written(tmp_path):
-    """A GPU can no longer be set up once TensorFlow has computed anything."""
     run_own(tmp_path, SCHEDULES, 'Agent.epsilon = @after_set_up', tmp_path / 'run')
     base_dir = tmp_path / 'wrong'
     settings = {'status': 2, 'Agent__epsilon': '@above_one_in_the_end'}
