@@ -25,6 +25,18 @@ def list_gpus() -> list:
     return tf.config.list_physical_devices('GPU')
 
 
+def set_up(tf32: bool, deterministic: bool) -> None:
+    """Sets TF32, and on GPUs whether kernels are deterministic; call before anything is traced.
+
+    TensorFlow cannot turn determinism off again in this process.
+    """
+    import tensorflow as tf
+
+    tf.config.experimental.enable_tensor_float_32_execution(tf32)
+    if deterministic and list_gpus():
+        tf.config.experimental.enable_op_determinism()
+
+
 @contextlib.contextmanager
 def tensor_float_32(enabled: bool) -> Iterator[None]:
     """Context with TF32 on or off; it belongs to the process, and is restored afterwards."""

@@ -1,0 +1,75 @@
+"""What a GPU needs of the program, as far as a machine without one can tell."""
+
+import pytest
+import tensorflow as tf
+
+import ob2i_tf
+from ob2i_tf import networks
+from ob2i_tf.errors import UserError
+from ob2i_tf.replay import EpisodeReplay
+from ob2i_tf.training.failures import memory_errors
+from ob2i_tf.training.run_folder import RunFolder
+from tests.processes import start
+
+GPU = tf.config.PhysicalDevice('/physical_device:GPU:0', 'GPU')
+
+
+def _pretend_a_gpu():
+    """TensorFlow lists a GPU; what is placed there runs on the CPU. Its context exists already."""
+    tf.zeros(3) + 1
+    listed = tf.config.list_physical_devices
+    tf.config.list_physical_devices = lambda kind=None: (
+        [GPU] if kind == 'GPU' else [*listed(kind), *([] if kind else [GPU])]
+    )
+    assert ob2i_tf.load('ob2i_deep_sea').agent_steps == 5000
+
+
+def test_a_run_with_a_gpu_is_set_up_after_an_op(tmp_path):
+    """Loads an agent, then trains deterministically."""
+    output = tmp_path / 'stderr'
+    settings = {
+        'Runner.deterministic': True,
+        'Runner.require_gpu': True,
+        'Runner.num_iterations': 1,
+        'Runner.training_steps': 200,
+        'Runner.evaluation_steps': 20,
+        'Agent.learning_starts': 50,
+        'make_atari.max_episode_frames': 100,
+        'MultiHeadQNetwork.hidden_units': 8,
+        'MultiHeadQNetwork.conv_layers': '((4, 8, 8),)',
+        'EpisodeReplay.capacity_transitions': 400,
+    }
+    bindings = (f'--gin_bindings={name} = {value}' for name, value in settings.items())
+    flags = ('--gin_files=ob2i_atari.gin', f'--base_dir={tmp_path / "run"}', *bindings)
+    process = start(['run', *flags], output, before=(_pretend_a_gpu,))
+    process.join()
+    assert process.exitcode == 0, output.read_text()[-3000:]
+    assert 'Training on /physical_device:GPU:0' in output.read_text()
+    (row,) = RunFolder(tmp_path / 'run').rows('train')
+    assert int(row['learner_steps']) > 30 and float(row['loss']) > 0
+
+
+@pytest.mark.parametrize('device, named', [('GPU:0', 'GPU memory'), ('CPU:0', 'in replay')])
+def test_lack_of_gpu_memory_is_not_blamed_on_replay(tmp_path, device, named):
+    message = f'OOM when allocating tensor on /job:localhost/replica:0/task:0/device:{device}'
+    with (
+        pytest.raises(UserError, match=f'^out of .*{named}') as error,
+        memory_errors(RunFolder(tmp_path), EpisodeReplay((), 10)),
+    ):
+        raise tf.errors.ResourceExhaustedError(None, None, message)
+    assert ('EpisodeReplay' in str(error.value)) == (device == 'CPU:0')
+
+
+def test_a_gpu_without_bfloat16_is_reported_once(monkeypatch, caplog):
+    details = {'device_name': 'T4', 'compute_capability': (8, 0)}
+    monkeypatch.setattr(tf.config, 'list_physical_devices', lambda kind=None: [GPU])
+    monkeypatch.setattr(tf.config.experimental, 'get_device_details', lambda gpu: details)
+    networks.MultiHeadQNetwork(2, precision='bfloat16')
+    assert not caplog.records
+    details['compute_capability'] = (7, 5)
+    networks.MultiHeadQNetwork(2)
+    assert not caplog.records
+    networks.MultiHeadQNetwork(2, precision='bfloat16')
+    networks.MultiHeadQNetwork(2, precision='bfloat16')
+    (record,) = caplog.records
+    assert record.getMessage().endswith('T4 has 7.5.')
