@@ -602,7 +602,8 @@ def bonus_effects(experience, reward_bonus, next_bonus, optimistic_actions):
     if next_q.shape[-1] > 1:
         best = tf.math.top_k(next_q, 2).values
         gap = best[..., 0] - best[..., 1]
-    changes = optimistic_actions != experience.next_actions
+    # Compared as int64: TensorFlow compares int32 in the main memory, even on a GPU.
+    changes = tf.cast(optimistic_actions, tf.int64) != tf.cast(experience.next_actions, tf.int64)
     return (
         tf.reduce_mean(reward_bonus),
         chunks.mean_of_rows(next_bonus, counted),

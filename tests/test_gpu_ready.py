@@ -1,16 +1,28 @@
 """What a GPU needs of the program, as far as a machine without one can tell."""
 
+import functools
+from pathlib import Path
+
+import gin
+import numpy as np
 import pytest
 import tensorflow as tf
 
 import ob2i_tf
-from ob2i_tf import networks
+from ob2i_tf import config, networks, types
 from ob2i_tf.errors import UserError
 from ob2i_tf.replay import EpisodeReplay
 from ob2i_tf.training.failures import memory_errors
 from ob2i_tf.training.run_folder import RunFolder
+from ob2i_tf.training.runner import Runner
+from tests import kernels
+from tests.golden import ROWS
 from tests.processes import start
 
+ROOT = Path(__file__).resolve().parents[1]
+ACTING = np.zeros((1, 84, 84, 4), np.uint8), np.zeros(1, np.int32), np.zeros(2, np.int32)
+CLIPPING = 'copy: Greater bool () to StatelessIf'
+SEEDS = 'copy: Cast uint64 () to RngReadAndSkip'  # In TensorFlow's Generator.
 GPU = tf.config.PhysicalDevice('/physical_device:GPU:0', 'GPU')
 
 
@@ -73,3 +85,60 @@ def test_a_gpu_without_bfloat16_is_reported_once(monkeypatch, caplog):
     networks.MultiHeadQNetwork(2, precision='bfloat16')
     (record,) = caplog.records
     assert record.getMessage().endswith('T4 has 7.5.')
+
+
+def traced(function, *arguments):
+    return tf.function(function, autograph=False).get_concrete_function(*arguments)
+
+
+def test_missing_kernels_and_copies_are_found():
+    frames, values = tf.TensorSpec([2, 2], tf.uint8), tf.TensorSpec([None, 2])
+    assert kernels.findings(traced(lambda x: tf.stack([x, x]), frames)) == {
+        'no kernel: Pack of uint8, uint8'
+    }
+    assert not kernels.findings(traced(lambda x: tf.concat([x, x], axis=0), frames))
+    best = functools.partial(tf.argmax, axis=1)
+    assert kernels.findings(
+        traced(lambda x: best(x, output_type=tf.int32) == tf.range(tf.shape(x)[0]), values)
+    ) == {'copy: ArgMax int32 (None,) to Equal'}
+    assert not kernels.findings(traced(lambda x: best(x) == best(2 * x), values))
+    called = tf.function(lambda x: tf.cond(x[0, 0] > 0, lambda: x, lambda: 2 * x))
+    assert kernels.findings(traced(lambda x: called(x), values)) == {
+        'copy: Greater bool () to StatelessIf'
+    }
+
+
+@pytest.fixture(scope='module')
+def parts_of(tmp_path_factory):
+    """(row of the golden runs) -> Parts."""
+
+    @functools.cache
+    def made(row):
+        gin.clear_config()
+        gin_file, settings = ROWS[row]
+        config.load([f'{gin_file}.gin'], [f'{name} = {value}' for name, value in settings.items()])
+        return Runner(tmp_path_factory.mktemp(row) / 'run', dry_run=True).parts
+
+    yield made
+    gin.clear_config()
+
+
+@pytest.mark.parametrize('row, copied', [('ob2i', {CLIPPING, SEEDS}), ('bootdqn_ids', {SEEDS})])
+def test_a_gpu_has_all_kernels_and_waits_for_few_copies(parts_of, row, copied):
+    parts = parts_of(row)
+    stacks, actions = np.zeros((8, 84, 84, 4), np.uint8), np.zeros(8, np.int32)
+    ones, of_heads = np.ones(8, np.float32), np.ones((8, 10), np.float32)
+    parts.learner.compiled_step(types.Batch(stacks, actions, of_heads, ones, of_heads))
+    after = stacks
+    if row == 'ob2i':  # An episode.
+        stacks, after = np.zeros((12, 84, 84), np.uint8), actions
+    policies = parts.agent.policy, parts.evaluation_policy
+    found = set()
+    for function, arguments in (
+        *((f, (stacks, actions, ones, ones, after)) for f in parts.update.compiled_functions()),
+        *((f, ()) for f in parts.learner.compiled_functions()),
+        *((policy.compiled_functions()[0], ACTING) for policy in policies),
+    ):
+        concrete = function.get_concrete_function(*map(tf.constant, arguments))
+        found |= kernels.findings(concrete)
+    assert found == copied
