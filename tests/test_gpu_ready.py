@@ -15,7 +15,7 @@ from ob2i_tf.replay import EpisodeReplay
 from ob2i_tf.training.failures import memory_errors
 from ob2i_tf.training.run_folder import RunFolder
 from ob2i_tf.training.runner import Runner
-from tests import kernels
+from tests import atari, kernels
 from tests.golden import ROWS
 from tests.processes import start
 
@@ -142,3 +142,27 @@ def test_a_gpu_has_all_kernels_and_waits_for_few_copies(parts_of, row, copied):
         concrete = function.get_concrete_function(*map(tf.constant, arguments))
         found |= kernels.findings(concrete)
     assert found == copied
+
+
+class PassSize(networks.QNetwork):
+    """All values are the number of observations that are computed together."""
+
+    num_heads, num_actions = 2, 3
+
+    def call(self, observations, seed=None):
+        count = tf.shape(observations)[0]
+        return tf.fill([count, self.num_heads, self.num_actions], tf.cast(count, tf.float32))
+
+
+@pytest.mark.parametrize('gpus, most', [([GPU], 4), ([], 256)])
+def test_a_gpu_computes_targets_in_few_shapes(monkeypatch, gpus, most):
+    monkeypatch.setattr(tf.config, 'list_physical_devices', lambda kind=None: gpus)
+    network = PassSize()
+    update = atari.EpisodicUpdate(EpisodeReplay((), 10), network, network, beta=0.0)
+    (compute,) = update.compiled_functions()
+    sizes = set()
+    for length in range(1, 301):
+        zeros, none = np.zeros(length, np.float32), np.zeros(length, np.int32)
+        frames = np.zeros(length + 1, np.uint8)
+        sizes |= {*compute(frames, none, zeros, zeros + 1, none)[0].numpy().ravel()}
+    assert len(sizes) == most and max(sizes) == 256
