@@ -1,6 +1,10 @@
 """What a GPU needs of the program, as far as a machine without one can tell."""
 
+import collections
 import functools
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import gin
@@ -9,7 +13,8 @@ import pytest
 import tensorflow as tf
 
 import ob2i_tf
-from ob2i_tf import config, networks, types
+from benchmarks.timing import random_episode
+from ob2i_tf import config, networks, tracing, types
 from ob2i_tf.errors import UserError
 from ob2i_tf.replay import EpisodeReplay
 from ob2i_tf.training.failures import memory_errors
@@ -144,6 +149,46 @@ def test_a_gpu_has_all_kernels_and_waits_for_few_copies(parts_of, row, copied):
     assert found == copied
 
 
+@pytest.fixture
+def transfers(monkeypatch):
+    """Counts tensors whose values Python reads, and bytes of the arrays that calls are given."""
+    counts = collections.Counter()
+    tensor, call = type(tf.zeros(1)).__base__, tracing.Compiled.__call__
+    read = tensor._numpy
+
+    def reading(self):
+        counts['read'] += 1
+        return read(self)
+
+    def calling(self, *arguments):
+        counts['bytes'] += sum(x.nbytes for x in arguments if isinstance(x, np.ndarray))
+        return call(self, *arguments)
+
+    monkeypatch.setattr(tensor, '_numpy', reading)
+    monkeypatch.setattr(tracing.Compiled, '__call__', calling)
+
+    def taken():
+        taken = dict(counts)
+        counts.clear()
+        return taken
+
+    return taken
+
+
+def test_a_step_transfers_little(parts_of, transfers):
+    """Each tensor that is read waits for the GPU."""
+    parts, length, frame, stack = parts_of('ob2i'), 40, 84 * 84, 4 * 84 * 84
+    parts.replay.add_episode(random_episode(length, np.random.default_rng(0)))
+    parts.agent.policy.actions(*ACTING[:2], 0.0, np.random.default_rng(0))
+    assert transfers() == {'read': 1, 'bytes': stack + 4 * (1 + 2)}
+    batch, _ = parts.update.next_batch()
+    assert transfers() == {'read': 2, 'bytes': (length + 4) * frame + 4 * 4 * length}
+    parts.learner.step(batch)
+    assert transfers() == {'read': 3, 'bytes': 32 * (stack + 4 * (1 + 1 + 2 * 10))}
+    parts.update.next_batch()
+    assert transfers() == {}
+
+
 class PassSize(networks.QNetwork):
     """All values are the number of observations that are computed together."""
 
@@ -166,3 +211,42 @@ def test_a_gpu_computes_targets_in_few_shapes(monkeypatch, gpus, most):
         frames = np.zeros(length + 1, np.uint8)
         sizes |= {*compute(frames, none, zeros, zeros + 1, none)[0].numpy().ravel()}
     assert len(sizes) == most and max(sizes) == 256
+
+
+ON_ANOTHER_DEVICE = """
+import ob2i_tf
+from ob2i_tf import cli, config
+cli.import_tensorflow()
+import tensorflow as tf
+from ob2i_tf.training.runner import Runner
+
+(cpu,) = tf.config.list_physical_devices('CPU')
+tf.config.set_logical_device_configuration(cpu, 2 * [tf.config.LogicalDeviceConfiguration()])
+tf.config.set_soft_device_placement(False)
+config.load(['ob2i_deep_sea.gin'], [
+    'Runner.num_iterations = 2', 'Runner.training_steps = 60', 'Agent.learning_starts = 40',
+    'Runner.checkpoint_steps = 50',
+])
+with tf.device('CPU:1'):
+    run = Runner('run')
+    run.run()
+agent = ob2i_tf.load('run')
+for parts, device in ((run.parts, 'CPU:1'), (agent, 'CPU:0')):
+    (kind,) = {x.device[-5:] for x in parts.posterior.network.variables}
+    assert kind == device, kind
+print(run.parts.learner.learner_steps, agent.agent_steps)
+"""
+
+
+def test_replay_stays_on_the_first_cpu_and_a_run_loads_on_another_device(tmp_path):
+    environment = {**os.environ, 'PYTHONPATH': str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, '-c', ON_ANOTHER_DEVICE],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    learner_steps, agent_steps = map(int, done.stdout.split())
+    assert learner_steps > 0 and agent_steps == 120
