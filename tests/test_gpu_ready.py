@@ -221,6 +221,7 @@ import tensorflow as tf
 from ob2i_tf.training.runner import Runner
 
 (cpu,) = tf.config.list_physical_devices('CPU')
+tf.config.set_visible_devices(cpu)
 tf.config.set_logical_device_configuration(cpu, 2 * [tf.config.LogicalDeviceConfiguration()])
 tf.config.set_soft_device_placement(False)
 config.load(['ob2i_deep_sea.gin'], [
