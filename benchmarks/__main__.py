@@ -184,15 +184,15 @@ def main():
     parser.add_argument('--quick', action='store_true', help='fewer repetitions')
     arguments = parser.parse_args()
     seconds = 1.0 if arguments.quick else 3.0
-    machine = Machine(seconds)
-    print(f'{arguments.gin_file} {" ".join(arguments.gin_bindings)}\n\n{machine}\n')
-    print('| part | median, ms | floor, ms | reached |\n|---|---:|---:|---:|')
     with tempfile.TemporaryDirectory() as folder:
         config.load(
             [arguments.gin_file],
             ['EpisodeReplay.capacity_transitions = 20_000', *arguments.gin_bindings],
         )
         runner = Runner(base_dir=folder)
+        machine = Machine(seconds)  # With the TF32 of the run.
+        print(f'{arguments.gin_file} {" ".join(arguments.gin_bindings)}\n\n{machine}\n')
+        print('| part | median, ms | floor, ms | reached |\n|---|---:|---:|---:|')
         rows = rows_of_method(runner.parts, machine), replay_rows(), environment_rows()
         for name, call, floor in itertools.chain(*rows):
             time = median_ms(call, seconds)

@@ -4,9 +4,9 @@
   python -m benchmarks.time_hlo gpu_check/*.hlo --save    # here, with jax: the reference
   python -m benchmarks.time_hlo gpu_check/*.hlo           # on the GPU machine, with jax
 
-The export needs no GPU. Shapes are the paper's on Atari: 10 heads of 512 units, 4 actions, batch
-32. Each NAME.hlo comes with NAME.json: the kinds and shapes of its inputs in order, arguments
-before variables.
+The export needs no GPU; its products are float32, not TF32. Shapes are the paper's on Atari: 10
+heads of 512 units, 4 actions, batch 32. Each NAME.hlo comes with NAME.json: the kinds and shapes of
+its inputs in order, arguments before variables.
 """
 
 import argparse
@@ -35,6 +35,7 @@ from ob2i_tf import (  # noqa: E402
     updates,
 )
 from ob2i_tf.learner import QLearner  # noqa: E402
+from ob2i_tf.training import system  # noqa: E402
 
 STACK = (84, 84, 4)
 ALPHA = 0.5e-4  # Paper, section 5.2.
@@ -142,9 +143,10 @@ def write(folder, lengths=(512, 2048, 8192), env_counts=(1, 8, 64), **network_se
     """Exports everything into `folder`; yields the paths."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    for name, function, arguments in functions(network_settings, lengths, env_counts):
-        export(folder / name, function, *arguments)
-        yield folder / f'{name}.hlo'
+    with system.tensor_float_32(False):
+        for name, function, arguments in functions(network_settings, lengths, env_counts):
+            export(folder / name, function, *arguments)
+            yield folder / f'{name}.hlo'
 
 
 def main():

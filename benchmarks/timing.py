@@ -19,13 +19,15 @@ from ob2i_tf import types  # noqa: E402
 
 
 def median_ms(call, seconds, least=3):
-    """Median milliseconds of `call`, after two uncounted calls."""
+    """Median milliseconds until devices have computed `call`, after two uncounted calls."""
     call()
     call()
     times, end = [], time.perf_counter() + seconds
     while len(times) < least or time.perf_counter() < end:
+        tf.test.experimental.sync_devices()
         start = time.perf_counter()
         call()
+        tf.test.experimental.sync_devices()
         times.append(time.perf_counter() - start)
     return 1e3 * statistics.median(times)
 
@@ -59,10 +61,10 @@ class Machine:
 
     def __init__(self, seconds=2.0):
         matrix = tf.random.normal([2048, 2048])
-        product = tf.function(lambda: tf.matmul(matrix, matrix)[0, 0])
+        product = tf.function(lambda: tf.matmul(matrix, matrix))
         array, other = tf.Variable(tf.zeros([1 << 26])), tf.ones([1 << 26])
         add = functools.partial(array.assign_add, other, read_value=False)
-        self.gflops = 2 * 2048**3 / median_ms(lambda: product().numpy(), seconds) / 1e6
+        self.gflops = 2 * 2048**3 / median_ms(product, seconds) / 1e6
         self.gigabytes = 3 * 4 * (1 << 26) / median_ms(add, seconds) / 1e6  # 2 reads, 1 write.
 
     def floor_ms(self, flops, size):

@@ -1,7 +1,8 @@
 """OB2I: principled exploration via optimistic bootstrapping and backward induction (ICML 2021).
 
 Importing the package selects Keras 2 (tf-keras), which TF-Agents needs. TensorFlow reads that
-choice once, when it is imported, so this package must be imported first.
+choice once, when it is imported, so this package must be imported first. On a GPU, TensorFlow then
+allocates memory as it needs it, unless TF_FORCE_GPU_ALLOW_GROWTH says otherwise.
 """
 
 import importlib.util
@@ -30,6 +31,7 @@ def _select_keras_2():
 
 
 _select_keras_2()
+os.environ.setdefault('TF_FORCE_GPU_ALLOW_GROWTH', 'true')  # Read when the first op runs.
 
 gymnasium.register('ob2i/MnistMaze-v0', entry_point='ob2i_tf.environments.mnist_maze:MnistMaze')
 

@@ -42,4 +42,9 @@ def check_array(source: object, call: str, name: str, array: Any, shape: tuple, 
 def missing_extra(error: ModuleNotFoundError, extra: str) -> str:
     """The message for a missing package that belongs to one of the project's extras."""
     package = (error.name or '').partition('.')[0]
-    return f"{package} is missing: pip install -c constraints.txt -e '.[{extra}]'"
+    return f'{package} is missing: {install_command(extra)}'
+
+
+def install_command(extra: str) -> str:
+    """The command that installs one of the project's extras."""
+    return f"pip install -c constraints.txt -e '.[{extra}]'"

@@ -25,7 +25,8 @@ def stack_all(frames: tf.Tensor, history: int) -> tf.Tensor:
     if history == 1:
         return frames
     count = tf.shape(frames)[0] - (history - 1)
-    return tf.stack([frames[i : i + count] for i in range(history)], axis=-1)
+    # Not tf.stack, which on a GPU has no kernel for uint8.
+    return tf.concat([frames[i : i + count, ..., None] for i in range(history)], axis=-1)
 
 
 def newest(stacks: Any, history: int) -> Any:

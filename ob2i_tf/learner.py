@@ -140,13 +140,14 @@ class QLearner(tf.Module):
         groups = self.network.variable_groups
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(groups)
-            q_values = tf.gather(
-                tf.transpose(self.network(observations, seed), (0, 2, 1)),
-                actions,
-                axis=1,
-                batch_dims=1,
+            # The gradients of tf.gather, and of a mean without keepdims, would compute shapes on a
+            # GPU and wait for them.
+            taken = tf.stack([tf.range(tf.shape(actions)[0]), actions], axis=1)
+            q_values = tf.gather_nd(
+                tf.transpose(self.network(observations, seed), (0, 2, 1)), taken
             )
-            losses = tf.reduce_mean(masks * self._loss(targets, q_values), axis=1)
+            losses = tf.reduce_mean(masks * self._loss(targets, q_values), axis=1, keepdims=True)
+            losses = tf.squeeze(losses, axis=1)
             loss = tf.reduce_sum(weights * losses) / tf.reduce_sum(weights)
             scaled_loss = self._loss_scale * loss
         gradients = []

@@ -12,11 +12,13 @@ from typing import Annotated, Any, Literal
 import gin
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from ob2i_tf.parameters import Above, AtLeast, checked
 from ob2i_tf.seeds import split_draws, split_seed
 
 _Count = Annotated[int, AtLeast(1)]
+_BFLOAT16_CAPABILITY = (8, 0)  # Of NVIDIA's GPUs; older ones emulate it.
 ConvLayers = Sequence[tuple[_Count, _Count, _Count]]  # Filters, kernel size and stride of each.
 
 
@@ -251,6 +253,8 @@ class MultiHeadQNetwork(QNetwork):
         prior_seed: int = 0,
     ):
         super().__init__(name='q_network')
+        if precision == 'bfloat16':
+            _warn_of_gpus_without_bfloat16()
         self.num_actions = num_actions
         self.num_heads = num_heads
         self.noise = noise
@@ -476,6 +480,20 @@ def _scale_gradient(x, scale):
         return tf.identity(x), lambda gradient: scale * gradient
 
     return identity(x)
+
+
+def _warn_of_gpus_without_bfloat16():
+    for gpu in tf.config.list_physical_devices('GPU'):
+        details = tf.config.experimental.get_device_details(gpu)
+        if details.get('compute_capability', _BFLOAT16_CAPABILITY) < _BFLOAT16_CAPABILITY:
+            logging.log_first_n(
+                logging.WARNING,
+                "MultiHeadQNetwork.precision = 'bfloat16' is for GPUs of compute capability 8.0 or "
+                'more; %s has %d.%d.',
+                1,
+                details.get('device_name', gpu.name),
+                *details['compute_capability'],
+            )
 
 
 def _uniform(limit, seed):

@@ -50,7 +50,7 @@ class ReleasedUcbBonus(bonuses.UcbBonus):
         if self._normalize_reward_bonus:
             reward_bonus = self._in_batches(self.reward_bonus_std, reward_bonus, reward_bonus)
         if self.normalize_next_bonus:
-            seen = tf.gather(next_bonus, experience.next_actions, batch_dims=1)
+            seen = tf.gather(next_bonus, tf.cast(experience.next_actions, tf.int64), batch_dims=1)
             next_bonus = self._in_batches(self.next_bonus_std, next_bonus, seen)
         return reward_bonus, next_bonus
 

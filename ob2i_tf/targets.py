@@ -66,7 +66,7 @@ def one_step(
     next_bonus = tf.zeros_like(next_q[:, 0]) if next_bonus is None else _float32(next_bonus)
     selector_q = next_q if online_next_q is None else _float32(online_next_q)
     next_actions = argmax_actions(selector_q) if next_actions is None else next_actions
-    next_actions = tf.cast(next_actions, tf.int32)
+    next_actions = tf.cast(next_actions, tf.int64)
     tf.debugging.assert_shapes(
         [
             (rewards, 'B'),
@@ -148,7 +148,8 @@ def backward_induction(
     )
     beta, alpha_1, alpha_2 = map(_float32, (beta, alpha_1, alpha_2))
     next_actions = argmax_actions(next_q) if next_actions is None else next_actions
-    actions, next_actions = tf.cast(actions, tf.int32), tf.cast(next_actions, tf.int32)
+    # TensorFlow compares int32 in the main memory, even on a GPU.
+    actions, next_actions = tf.cast(actions, tf.int64), tf.cast(next_actions, tf.int64)
     tf.debugging.assert_shapes(
         [
             (rewards, 'T'),
@@ -162,9 +163,10 @@ def backward_induction(
     )
 
     # Everything below is [T, K]. The last row has no a_{t+1}; -1 differs from every action.
-    taken = tf.concat([actions[1:], [-1]], axis=0)
+    nothing = tf.constant([-1], tf.int64)
+    taken = tf.concat([actions[1:], nothing], axis=0)
     if is_last is not None:
-        taken = tf.where(is_last, -1, taken)
+        taken = tf.where(is_last, nothing, taken)
     taken = taken[:, None]
     reward = (rewards + alpha_1 * reward_bonus)[:, None]
     discount = discounts[:, None]
@@ -186,7 +188,7 @@ def backward_induction(
     taken_value = _select(next_q, tf.maximum(taken, 0) + tf.zeros_like(next_actions))
     taken_column = tf.one_hot(taken, tf.shape(next_q)[-1], on_value=True, off_value=False)
     other_q = tf.where(taken_column, _LOWEST, next_q)
-    best_other = argmax_actions(other_q)
+    best_other = tf.argmax(other_q, axis=-1)
     best_other_value = _select(other_q, best_other)
 
     if greedy == 'released':

@@ -26,9 +26,10 @@ _Beta = Annotated[float, Within(0, 1)]
 _Probability = Annotated[float, Above(0), AtMost(1)]
 _Count = Annotated[int, AtLeast(1), AtMost(2**31 - 1)]  # TensorFlow's int32.
 _BatchSize = Annotated[int, Within(1, 2**16)]  # Rows are drawn in a loop that no signal ends.
-# Batches, and the states of an episode, are padded to multiples, so that XLA compiles few shapes.
+# Batches, and the states of an episode, are padded to multiples: XLA compiles, and a GPU chooses an
+# algorithm of a convolution, anew for each shape.
 _ROW_MULTIPLE = 8
-_XLA_STATE_MULTIPLE = 64
+_STATE_MULTIPLE = 64
 _MEANS = ('bonus_mean', 'next_bonus_mean')  # Reported with targets; with a bonus also:
 _BONUS_MEANS = (
     'reward_bonus_mean',
@@ -316,6 +317,7 @@ class EpisodicUpdate(EnsembleUpdate):
             )
             for network in (network, target_network)
         }
+        self._pads_states = xla or bool(tf.config.list_physical_devices('GPU'))
         self._pending: _Pending | None = None
         self._compiled_targets = Compiled(
             self.episode_targets,
@@ -428,8 +430,8 @@ class EpisodicUpdate(EnsembleUpdate):
         context = self.replay.history - 1
         seed = self._generator.make_seeds()[:, 0]
         count = chunks.num_rows(all_frames) - context
-        if self.xla:  # XLA compiles anew for each shape.
-            missing = -count % _XLA_STATE_MULTIPLE
+        if self._pads_states:
+            missing = -count % _STATE_MULTIPLE
             all_frames = tf.pad(all_frames, [[0, missing]] + [[0, 0]] * (len(all_frames.shape) - 1))
         q_values = chunks.map_chunks(
             lambda start, end: self._passes[network](all_frames[start : end + context], seed),
@@ -609,7 +611,8 @@ def bonus_effects(experience, reward_bonus, next_bonus, optimistic_actions):
     if next_q.shape[-1] > 1:
         best = tf.math.top_k(next_q, 2).values
         gap = best[..., 0] - best[..., 1]
-    changes = optimistic_actions != experience.next_actions
+    # Compared as int64: TensorFlow compares int32 in the main memory, even on a GPU.
+    changes = tf.cast(optimistic_actions, tf.int64) != tf.cast(experience.next_actions, tf.int64)
     return (
         tf.reduce_mean(reward_bonus),
         chunks.mean_of_rows(next_bonus, counted),

@@ -4,9 +4,11 @@ import json
 
 import pytest
 import tensorflow as tf
+from tensorflow.compiler.xla.service.hlo_pb2 import HloModuleProto
 
 from benchmarks import export_hlo, timing
 from ob2i_tf import networks
+from ob2i_tf.training import system
 
 
 def test_operations_of_a_state():
@@ -19,9 +21,18 @@ def test_operations_of_a_state():
     assert timing.parameter_bytes(network) / 4 == pytest.approx(16.16e6, rel=1e-3)
 
 
+def test_devices_are_idle_before_and_after_each_timed_call(monkeypatch):
+    """On a GPU, a call returns before its result is computed."""
+    order = []
+    monkeypatch.setattr(tf.test.experimental, 'sync_devices', lambda: order.append('wait'))
+    timing.median_ms(lambda: order.append('call'), seconds=0, least=2)
+    assert order == ['call', 'call', *('wait', 'call', 'wait') * 2]
+
+
 def test_the_compiled_core_is_exported(tmp_path):
     small = {'hidden_units': 8, 'num_heads': 3, 'conv_layers': ((4, 8, 8),)}
-    paths = list(export_hlo.write(tmp_path / 'out', lengths=(70,), env_counts=(1, 2), **small))
+    with system.tensor_float_32(True):  # As TensorFlow starts.
+        paths = list(export_hlo.write(tmp_path / 'out', lengths=(70,), env_counts=(1, 2), **small))
     assert [path.stem for path in paths] == [
         'acting_1',
         'acting_2',
@@ -38,6 +49,17 @@ def test_the_compiled_core_is_exported(tmp_path):
         for path in paths
     }
     assert all(path.stat().st_size > 1000 for path in paths)
+    products = [
+        each
+        for path in paths
+        for computation in HloModuleProto.FromString(path.read_bytes()).computations
+        for each in computation.instructions
+        if each.opcode in ('dot', 'convolution')
+    ]
+    assert len(products) > 10
+    assert {(*each.precision_config.operand_precision,) for each in products} == {
+        (2, 2)
+    }  # Highest.
     assert inputs['acting_2'][0] == ('u8', [2, 84, 84, 4])
     assert inputs['gradient_step'][:3] == [('u8', [32, 84, 84, 4]), ('s32', [32]), ('f32', [32, 3])]
     weights = 2 + 4  # Of the convolution and the heads, each with two moments in the optimizer.

@@ -178,7 +178,7 @@ def test_only_replay_imports_tf_agents():
 
 
 def python(code):
-    hidden = ('TF_USE_LEGACY_KERAS', 'PYTHONPATH')
+    hidden = ('TF_USE_LEGACY_KERAS', 'TF_FORCE_GPU_ALLOW_GROWTH', 'PYTHONPATH')
     inherited = {key: value for key, value in os.environ.items() if key not in hidden}
     return subprocess.run(
         [sys.executable, '-c', code],
@@ -196,8 +196,10 @@ def test_the_package_selects_keras_2_by_itself():
 
 def test_the_package_registers_the_maze_and_imports_no_tensorflow():
     show = 'print(gymnasium.spec("ob2i/MnistMaze-v0").entry_point, *sys.modules)'
-    done = python(f'import sys, ob2i_tf, gymnasium; {show}')
-    entry_point, *imported = done.stdout.split()
+    growth = 'print(os.environ["TF_FORCE_GPU_ALLOW_GROWTH"])'  # Before the first op, on any entry.
+    done = python(f'import os, sys, ob2i_tf, gymnasium; {growth}; {show}')
+    growth, entry_point, *imported = done.stdout.split()
+    assert growth == 'true'
     assert entry_point == 'ob2i_tf.environments.mnist_maze:MnistMaze', done.stderr
     assert 'tensorflow' not in imported
 

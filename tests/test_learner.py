@@ -67,6 +67,17 @@ def test_overfits_a_fixed_batch():
     np.testing.assert_allclose(q_values, batch.targets, atol=0.2)
 
 
+def test_xla_computes_the_same_steps():
+    plain, compiled = (make_learner(optimizer=adam(1e-3), xla=xla) for xla in (False, True))
+    for seed in range(3):
+        batch = make_batch(seed=seed)
+        (expected, expected_errors), (found, errors) = (x.step(batch) for x in (plain, compiled))
+        assert found == pytest.approx(expected, rel=1e-4)
+        np.testing.assert_allclose(errors, expected_errors, rtol=1e-4)
+    for expected, found in zip(plain.network.variables, compiled.network.variables, strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
 def test_only_the_actions_taken_are_regressed():
     learner = linear_learner(optimizer=adam(0.05))
     before = learner.network(np.eye(2, dtype=np.float32)).numpy()

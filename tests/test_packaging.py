@@ -104,9 +104,9 @@ def test_it_runs_from_another_folder(installed, tmp_path):
     command = ['ob2i-tf', '--gin_files=ob2i_atari.gin']
     done = run(installed, *command, '--gin_bindings=Runner.num_iterations = 0', cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    if not os.path.exists('/dev/nvidia0'):
-        assert 'No GPU' in done.stderr.splitlines()[0]  # And no complaint of TensorFlow's.
-        assert len(re.findall('GPU|cuda|CUDA', done.stderr)) == 1
+    first, *others = done.stderr.splitlines()
+    assert 'No GPU' in first or 'Training on' in first  # And no complaint of TensorFlow's.
+    assert not re.search('GPU|cuda|CUDA', '\n'.join(others))
     (base_dir,) = (tmp_path / 'runs' / 'ob2i_atari').glob('*/seed0')
     assert 'make_environment.name' in (base_dir / 'config.gin').read_text()
     done = run(installed, *command, '--gin_bindings=Runner.sed = 0', cwd=tmp_path)

@@ -29,6 +29,12 @@ def memory_errors(folder: RunFolder, replay: EpisodeReplay) -> Iterator[None]:
     try:
         yield
     except (MemoryError, tf.errors.ResourceExhaustedError) as error:
+        if 'device:GPU' in _first_line(error):  # Replay is in the main memory.
+            raise UserError(
+                f'out of GPU memory ({_first_line(error)}); other programs may use the GPU, and a '
+                'smaller network or EpisodicUpdate.chunk_size needs less'
+                f'{_earlier_checkpoints(folder)}'
+            ) from error
         raise UserError(
             f'out of memory with {replay.num_transitions:,} transitions in replay '
             f'({_first_line(error)}); a smaller EpisodeReplay.capacity_transitions needs less'

@@ -277,7 +277,6 @@ def restore(
         config.load([str(folder.config)], allow_imports=allow_imports)
         bound = config.bound(Runner)
         with system.tensor_float_32(bound['tf32']), config.construction_errors():
-            system.set_up(bound['tf32'])
             facts = build.inspect_environment(bound['environment'])
             pair = build.build_networks(bound['network'], facts, bound['seed'])
             posterior = build.build_posterior(

@@ -82,6 +82,7 @@ class Runner:
       xla: Parts that XLA compiles; which of them gain depends on the device, see
         docs/performance.md.
       tf32: Whether a GPU may round the inputs of float32 products to TensorFloat-32.
+      deterministic: Whether a GPU computes by deterministic kernels only; see docs/running.md.
       profile: First and last agent step of a recording by TensorFlow's profiler; None: never.
       method: Name of the method in reports; gin files bind it.
       observers: Factories of your own loggers, see observers.py.
@@ -118,6 +119,7 @@ class Runner:
         require_gpu: bool = False,
         xla: Sequence[Literal['acting', 'targets', 'gradient_step']] = (),
         tf32: bool = False,
+        deterministic: bool = False,
         profile: tuple[int, int] | None = None,
         method: str = '',
         observers: Sequence[Callable] = (),
@@ -136,7 +138,7 @@ class Runner:
         self.folder.check_unlinked()
         self.folder.check_replay()
         system.report(require_gpu)
-        system.set_up(tf32)
+        system.set_up(tf32, deterministic)
         self.parts = build.build(
             seed=seed,
             num_envs=num_envs,

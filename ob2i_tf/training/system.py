@@ -5,13 +5,15 @@ TensorFlow is imported only within functions, since `keep_freed_memory` must be 
 
 import contextlib
 import ctypes
+import glob
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from absl import logging
 
-from ob2i_tf.errors import UserError
+from ob2i_tf.errors import UserError, install_command
 
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -2, -4, -8
 
@@ -23,13 +25,16 @@ def list_gpus() -> list:
     return tf.config.list_physical_devices('GPU')
 
 
-def set_up(tf32: bool) -> None:
-    """Sets TF32 and memory growth; call before any op runs."""
+def set_up(tf32: bool, deterministic: bool) -> None:
+    """Sets TF32, and on GPUs whether kernels are deterministic; call before anything is traced.
+
+    TensorFlow cannot turn determinism off again in this process.
+    """
     import tensorflow as tf
 
     tf.config.experimental.enable_tensor_float_32_execution(tf32)
-    for gpu in list_gpus():
-        tf.config.experimental.set_memory_growth(gpu, True)
+    if deterministic and list_gpus():
+        tf.config.experimental.enable_op_determinism()
 
 
 @contextlib.contextmanager
@@ -52,12 +57,25 @@ def report(require_gpu: bool) -> None:
       UserError: A GPU is required and TensorFlow sees none.
     """
     gpus = list_gpus()
-    if require_gpu and not gpus:
-        raise UserError('Runner.require_gpu = True, but TensorFlow sees no GPU')
     if gpus:
         logging.info('Training on %s', ', '.join(gpu.name for gpu in gpus))
-    else:
-        logging.warning('No GPU: training on the CPU (%s cores).', os.cpu_count())
+        return
+    unused = ''
+    if _has_nvidia_gpu():
+        unused = (
+            '; there is an NVIDIA GPU, but TensorFlow cannot use it. The CUDA libraries that it '
+            f'needs: {install_command("cuda")}'
+        )
+    if require_gpu:
+        raise UserError(f'Runner.require_gpu = True, but TensorFlow sees no GPU{unused}')
+    logging.warning('No GPU: training on the CPU (%s cores)%s', os.cpu_count(), unused or '.')
+
+
+def _has_nvidia_gpu():
+    """Whether the machine seems to have one that the user does not hide."""
+    if os.environ.get('CUDA_VISIBLE_DEVICES') in ('', '-1'):
+        return False
+    return bool(glob.glob('/dev/nvidia[0-9]*') or shutil.which('nvidia-smi'))
 
 
 def keep_freed_memory() -> None:

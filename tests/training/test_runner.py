@@ -164,7 +164,7 @@ def test_files_of_a_run(straight):
     record = json.loads((base_dir / 'environment.json').read_text())
     assert record['packages']['tensorflow'] and record['devices'] and not record['earlier']
     assert len(list((base_dir / 'checkpoints').iterdir())) == 2
-    assert output.count('No GPU') == 1
+    assert len(re.findall('No GPU: training on|Training on', output)) == 1
     assert [int(row['episodes']) for row in evaluations] == [2, 2, 2, 2]
     assert len(re.findall(r'Evaluation score: best .* at .* frames, last', output)) == 1
     assert output.splitlines()[-1] == f'Next: python -m ob2i_tf.analysis {base_dir} --out report'
@@ -557,10 +557,10 @@ def test_a_second_process_in_the_folder_is_refused(straight, tmp_path):
         process.kill()
 
 
-@pytest.mark.skipif(os.path.exists('/dev/nvidia0'), reason='there is a GPU')
+@pytest.mark.skipif(bool(tf.config.list_physical_devices('GPU')), reason='there is a GPU')
 def test_require_gpu_stops_at_once(tmp_path):
     last = run(tmp_path / 'run', status=1, Runner__require_gpu='True').strip().splitlines()[-1]
-    assert last == 'error: Runner.require_gpu = True, but TensorFlow sees no GPU'
+    assert last.startswith('error: Runner.require_gpu = True, but TensorFlow sees no GPU')
 
 
 def test_nan_stops_the_run_and_keeps_the_last_good_checkpoint(straight, tmp_path):
@@ -709,7 +709,6 @@ def above_one_in_the_end(agent_steps):
 
 
 def test_a_schedule_is_checked_after_devices_are_set_up_and_before_anything_is_written(tmp_path):
-    """A GPU can no longer be set up once TensorFlow has computed anything."""
     run_own(tmp_path, SCHEDULES, 'Agent.epsilon = @after_set_up', tmp_path / 'run')
     base_dir = tmp_path / 'wrong'
     settings = {'status': 2, 'Agent__epsilon': '@above_one_in_the_end'}

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from ob2i_tf.errors import UserError
 from ob2i_tf.training import system
 
 
@@ -32,6 +33,27 @@ def test_memory_is_the_least_limit_of_the_control_groups(tmp_path, groups, files
     physical = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
     found = system.memory_bytes(tmp_path / 'cgroup', tmp_path / 'root')
     assert found == (physical if limit is None else limit)
+
+
+@pytest.mark.parametrize('installed, hidden', [(True, False), (True, True), (False, False)])
+def test_a_gpu_that_tensorflow_cannot_use_is_reported(
+    tmp_path, monkeypatch, caplog, installed, hidden
+):
+    monkeypatch.setattr(system, 'list_gpus', list)
+    monkeypatch.setattr('glob.glob', lambda pattern: [])
+    monkeypatch.setenv('PATH', str(tmp_path))
+    if installed:
+        (tmp_path / 'nvidia-smi').touch(mode=0o755)
+    if hidden:
+        monkeypatch.setenv('CUDA_VISIBLE_DEVICES', '')
+    else:
+        monkeypatch.delenv('CUDA_VISIBLE_DEVICES', raising=False)
+    system.report(require_gpu=False)
+    (record,) = caplog.records
+    with pytest.raises(UserError, match='sees no GPU') as error:
+        system.report(require_gpu=True)
+    for text in (record.getMessage(), str(error.value)):
+        assert ("pip install -c constraints.txt -e '.[cuda]'" in text) == (installed and not hidden)
 
 
 def test_freed_memory_can_be_kept_before_tensorflow_is_imported():
