@@ -142,6 +142,7 @@ class QLearner(tf.Module):
             tape.watch(groups)
             # The gradients of tf.gather, and of a mean without keepdims, would compute shapes on a
             # GPU and wait for them.
+            actions = tf.cast(actions, tf.int32)
             taken = tf.stack([tf.range(tf.shape(actions)[0]), actions], axis=1)
             q_values = tf.gather_nd(
                 tf.transpose(self.network(observations, seed), (0, 2, 1)), taken

@@ -430,7 +430,7 @@ UPDATE = 'Runner.update = @Changed'
         (
             with_column('actions', lambda x: x + 7),
             'Runner.learner = @QLearner with QLearner.loss = @squared_error raised '
-            'InvalidArgumentError in step: indices[0] = ',
+            'InvalidArgumentError in step: indices[',
         ),
     ],
 )
