@@ -10,6 +10,8 @@ Exit status: 0 if complete, 1 if a run failed or was stopped.
 """
 
 import os
+import shlex
+import shutil
 import signal
 import sys
 import webbrowser
@@ -132,7 +134,17 @@ def page(runs: dict[str, sweep.Trial]) -> str:
         }
         for method, trial in runs.items()
     ]
-    return render('demo.html', title='Deep exploration', methods=methods, size=SIZE)
+    return render(
+        'demo.html', title='Deep exploration', methods=methods, size=SIZE, command=_next_command()
+    )
+
+
+def _next_command():
+    """A command that works without activating the environment."""
+    program = 'ob2i-tf'
+    if not shutil.which(program):
+        program = shlex.quote(os.path.relpath(Path(sys.executable).with_name(program)))
+    return f'{program} --gin_files=ob2i_atari_small.gin'
 
 
 @cli.command()
@@ -149,7 +161,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     out = Path(arguments.base_dir, 'demo.html').absolute()
     out.write_text(page(runs), encoding='utf-8')
-    print(f'{out}\nNext: ob2i-tf --gin_files=ob2i_atari_small.gin')
+    print(f'{out}\nNext: {_next_command()}')
     if os.environ.get('DISPLAY') or os.environ.get('WAYLAND_DISPLAY'):
         webbrowser.open(out.as_uri())
     return 0

@@ -1,4 +1,4 @@
-"""Runs many trials with one command: gin files x tasks x values of bindings x seeds.
+r"""Runs many trials with one command: gin files x tasks x values of bindings x seeds.
 
   python -m ob2i_tf.sweep --gin_files=ob2i_atari.gin --tasks=atari49 --seeds=5 --address=auto
   python -m ob2i_tf.sweep --base_dir=runs/mazes \
@@ -493,7 +493,7 @@ class Progress:
         seconds, done = self._clock() - self._started, sum(self._shares.values())
         line = (
             f'{self.complete} of {len(self._shares)} complete, {len(running)} running, '
-            f'{seconds / 3600:.1f} h'
+            f'{cli.duration(seconds)}'
         )
         if done > self._share_at_start:
             left = (len(self._shares) - done) / (done - self._share_at_start) * seconds
@@ -543,19 +543,41 @@ def scores(all_trials: Sequence[Trial], base_dir: str | Path) -> list[str]:
 
 def _arguments(argv):
     parser = cli.parser('ob2i_tf.sweep', __doc__)
-    parser.add_argument('--gin_files', action='append', required=True, metavar='FILE')
-    parser.add_argument('--gin_bindings', action='append', default=[], metavar='BINDING')
-    parser.add_argument('--grid', action='append', default=[], metavar='NAME = VALUE, ...')
+    parser.add_argument(
+        '--gin_files', action='append', required=True, metavar='FILE', help='a method; repeatable'
+    )
+    parser.add_argument(
+        '--gin_bindings', action='append', default=[], metavar='BINDING', help='for all trials'
+    )
+    parser.add_argument(
+        '--grid',
+        action='append',
+        default=[],
+        metavar='NAME = VALUE, ...',
+        help='a binding with several values; each combination of them is a trial',
+    )
     parser.add_argument('--tasks', default='', help='comma-separated names, or atari49')
-    parser.add_argument('--seeds', type=cli.count, default=1, help='number of seeds, from 0')
-    parser.add_argument('--base_dir', type=os.path.expanduser, default='runs/sweep')
+    parser.add_argument(
+        '--seeds', type=cli.count, default=1, help='number of seeds, from 0; default: 1'
+    )
+    parser.add_argument(
+        '--base_dir',
+        type=os.path.expanduser,
+        default='runs/sweep',
+        help='folder of all trials; default: runs/sweep',
+    )
     parser.add_argument('--address', help="Ray cluster, or 'local' for Ray here")
     parser.add_argument('--processes', type=cli.count, help='maximum number of simultaneous trials')
     parser.add_argument(
         '--cpus', type=cli.count, help='cores per trial; default: an equal share, on Ray 1'
     )
     parser.add_argument('--gpus', type=float, help='GPUs per trial, such as 0.25; default: 1 or 0')
-    parser.add_argument('--retries', type=functools.partial(cli.count, least=0), default=1)
+    parser.add_argument(
+        '--retries',
+        type=functools.partial(cli.count, least=0),
+        default=1,
+        help='restarts of a trial that ends without a new checkpoint; default: 1',
+    )
     parser.add_argument('--print', action='store_true', help='only print the commands')
     return parser.parse_args(argv)
 

@@ -195,7 +195,7 @@ def test_an_observation_and_a_batch(agent):
     assert agent.q_values(batch[:1]).shape == (1, 5, 2) and agent.bonus(batch[:1]).shape == (1, 2)
     with pytest.raises(ValueError, match=r'must have shape \(4, 4\), got \(4, 3\)'):
         agent.q_values(batch[0, :, :3])
-    with pytest.raises(TypeError, match='uint8'):
+    with pytest.raises(TypeError, match='an observation must be uint8, got float'):
         agent.q_values(batch / 255)
 
 
@@ -349,7 +349,7 @@ def test_a_folder_that_cannot_be_loaded(run, tmp_path):
     own = (run.folder / 'config.gin').read_text()
     for name, text, kind, says in (
         ('untrained', own, CheckpointError, 'no checkpoint in'),
-        ('import', f'import here.there\n{own}', ConfigError, '--allow_imports=here.there$'),
+        ('import', f'import here.there\n{own}', ConfigError, r"allow_imports=\['here.there'\]$"),
         (
             'other',
             own.replace('num_heads = 5', 'num_heads = 0'),

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import pytest
 
@@ -43,7 +44,10 @@ def test_a_second_demo_trains_nothing(finished, capsys):
     assert len(logs) == 3
     assert demo.main([f'--base_dir={finished}', '--seed=1']) == 0
     assert logs == {path: path.read_bytes() for path in finished.glob('*/*.log')}
-    assert str(finished / 'demo.html') in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert str(finished / 'demo.html') in printed
+    program, flag = re.search('Next: (.*) (--gin_files=.*)', printed).groups()
+    assert shutil.which(program) and flag == '--gin_files=ob2i_atari_small.gin'
 
 
 def test_a_failed_run_is_reported_with_its_last_line(finished, tmp_path, capsys, monkeypatch):

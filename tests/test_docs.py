@@ -50,15 +50,8 @@ def test_the_ablation_is_one_command_with_other_bindings(clean_gin):
 def test_the_way_to_explore_trains(tmp_path):
     text = read('docs/extending.md')
     (module,), (file,) = code_blocks('python', text), code_blocks('gin', text)
-    assert ['run_experiment.py', '--gin_files=softmax.gin'] in commands(text)
-    atari = {
-        **SHORT,
-        'Runner.evaluation_steps': 20,
-        'make_atari.max_episode_frames': 24,
-        'MultiHeadQNetwork.hidden_units': 8,
-        'MultiHeadQNetwork.conv_layers': '((4, 8, 8),)',
-    }
-    saved = train(tmp_path, 'softmax', module, file, atari)
+    assert 'ob2i-tf --gin_files=softmax.gin' in text
+    saved = train(tmp_path, 'softmax', module, file, SHORT)
     assert 'import softmax' in saved
     assert 'Agent.preferences = @softmax_preferences' in saved
 

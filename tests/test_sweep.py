@@ -147,7 +147,7 @@ def test_the_display_moves_within_an_iteration_and_says_the_time_left(tmp_path):
     seconds = iter([0.0, 0.0, 3600.0])
     progress = sweep.Progress([first, second, waiting], tmp_path, lambda: next(seconds))
     (line,) = progress.table([])
-    assert line == '0 of 3 complete, 0 running, 0.0 h'
+    assert line == '0 of 3 complete, 0 running, 0 s'
     _played(first, frames, [0.0] * 480 + [5.0] * 10 + [7.0] * 10)  # Half an iteration of two.
     line, one, other = progress.table([first, second])
     # 0.25 of 3 trials in an hour; 0.1 was done before.

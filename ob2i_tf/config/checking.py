@@ -261,12 +261,16 @@ def _import(binding, allow_imports):
     if allow_imports is not None and not installed.may_import(statement.module, allow_imports):
         raise ConfigError(
             f'{where}: import {statement.module}: not part of an installed distribution; if you '
-            f'trust its code, allow it with --allow_imports={statement.module}'
+            f'trust its code, allow it: --allow_imports={statement.module}, or in Python '
+            f'allow_imports=[{statement.module!r}]'
         )
     try:
         importlib.import_module(statement.module)
     except (ImportError, SyntaxError) as error:
-        raise ConfigError(f'{where}: import {statement.module}: {error}') from None
+        hint = ''
+        if isinstance(error, ModuleNotFoundError):
+            hint = ' in the working directory, on PYTHONPATH or installed'
+        raise ConfigError(f'{where}: import {statement.module}: {error}{hint}') from None
     gin.config._IMPORTS.add(statement)
 
 

@@ -5,11 +5,11 @@ r"""Trains an agent as configured by gin.
       --gin_bindings='Runner.num_iterations = 20'
 
 `ob2i-tf` does the same, from any folder. Gin files are found as given, or in the project's folder
-gin/. The same command resumes a run from its newest checkpoint; with --dry_run it makes nothing and
-prints the configuration of the run, as a gin file, and what the run needs. Exit status: 0 if the
-run is complete; 1 if it could not continue; 2 if its configuration or the command line is wrong;
-128 + signal (143, 130, 129) if SIGTERM, Ctrl-C or a closed terminal stopped it and everything is
-saved.
+gin/. The same command resumes a run from its newest checkpoint; with --dry_run it writes nothing
+and prints the configuration of the run, as a gin file, and what the run needs. Exit status: 0 if
+the run is complete; 1 if it could not continue; 2 if its configuration or the command line is
+wrong; 128 + signal (143, 130, 129) if SIGTERM, Ctrl-C or a closed terminal stopped it and
+everything is saved.
 """
 
 import contextlib
@@ -60,7 +60,7 @@ def _flag_values():
     flags.DEFINE_boolean(
         'dry_run',
         False,
-        'Print the configuration and what the run needs; make nothing.',
+        'Print the configuration and what the run needs; write nothing.',
         flag_values=values,
     )
     flags.DEFINE_boolean('help', False, 'Show this help.', flag_values=values)

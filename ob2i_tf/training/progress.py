@@ -190,7 +190,8 @@ def forecast(frames: int, rate: float, unit: str, gpu: bool) -> str:
     )
     if seconds > _LONG_SECONDS and not gpu and unit == 'frames':
         text += (
-            ' For results within an hour without a GPU: ob2i-tf --gin_files=ob2i_atari_small.gin'
+            ' For results within half an hour without a GPU: '
+            'ob2i-tf --gin_files=ob2i_atari_small.gin'
         )
     return text
 

@@ -171,7 +171,7 @@ class TrainedAgent:
     def save(self, directory: str | Path) -> None:
         """Writes a run folder that holds the agent alone: config.gin and one checkpoint.
 
-        `ob2i_tf.load` of it acts equally. Its checkpoint has only the posterior, without target
+        A loaded copy acts identically. Its checkpoint has only the posterior, without target
         network, optimizer and replay, so that no run can be continued from it.
 
         Args:
@@ -219,7 +219,9 @@ class TrainedAgent:
         is_batch = array.ndim > len(shape)
         if array.shape[is_batch:] != shape:
             raise ValueError(f'an observation must have shape {shape}, got {array.shape}')
-        array = array.astype(dtype, casting='same_kind', copy=False)
+        if not np.can_cast(array.dtype, dtype, 'same_kind'):
+            raise TypeError(f'an observation must be {dtype}, got {array.dtype}')
+        array = array.astype(dtype, copy=False)
         return (array if is_batch else array[None]), is_batch
 
 

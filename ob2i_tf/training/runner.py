@@ -300,7 +300,9 @@ class Runner:
             self._logs.write_iteration(
                 state.iteration, self.parts, state.means, self._steps_per_second, games, film
             )
-        logging.info('%s', state.position(self._num_iterations))
+        score = state.means.mean('score')
+        ending = '' if math.isnan(score) else f', training score {score:.4g}'
+        logging.info('%s%s', state.position(self._num_iterations), ending)
 
     def _checkpoint_is_due(self):
         """Whether the last step of the environments completed `checkpoint_steps` agent steps."""

@@ -40,7 +40,8 @@ def gift(tmp_path, monkeypatch):
 
 REFUSED = (
     'parts.gin:1: import runs.gift.payload: not part of an installed distribution; if you trust '
-    'its code, allow it with --allow_imports=runs.gift.payload'
+    'its code, allow it: --allow_imports=runs.gift.payload, or in Python '
+    "allow_imports=['runs.gift.payload']"
 )
 
 

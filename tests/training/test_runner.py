@@ -169,6 +169,7 @@ def test_files_of_a_run(straight):
     assert len(re.findall(r'Evaluation score: best .* at .* frames, last', output)) == 1
     assert output.splitlines()[-1] == f'Next: python -m ob2i_tf.analysis {base_dir} --out report'
     assert len(re.findall(r'iteration \d of 4, [0-9,]+ frames', output)) == 5
+    assert len(re.findall(r'iteration \d of 4, .* learner steps, training score \d', output)) == 4
 
 
 def test_tensorboard_shows_each_iteration_once(straight):
