@@ -193,7 +193,10 @@ WRONG = [
     ('Trial.name = Breakout', "'Breakout' is not a valid value (strings need quotes)"),
     ('Trial.tags = {[1]: 2}', 'not gin syntax'),
     ('Trial:\nseed = 1', 'not gin syntax'),
-    ('import no_such_module_here', 'no_such_module_here'),
+    (
+        'import no_such_module_here',
+        "No module named 'no_such_module_here' in the working directory, on PYTHONPATH or installed",
+    ),
     ('from __gin__ import dynamic_registration', 'only `import module`'),
     ("include 'no.gin'", "gin file 'no.gin' not found"),
 ]
