@@ -57,11 +57,11 @@ class Table(NamedTuple):
 
 
 def cell(value) -> str:
-    """A cell as a string: numbers with one decimal or, if small, two digits; empty cells a dash."""
+    """A cell as a string: one decimal or, below 10, three digits; a dash if it is empty."""
     if pd.isna(value):
         return '–'
     if isinstance(value, float):
-        return f'{value:.2g}' if 0 < abs(value) < 0.95 else f'{value:,.1f}'
+        return str(float(f'{value:.3g}')) if abs(value) < 10 else f'{value:,.1f}'
     return f'{value:,}' if isinstance(value, int) else str(value)
 
 

@@ -211,6 +211,15 @@ def test_the_demo_has_the_looks_of_figures():
         assert f'--dashes-{number}: {dashes};' in text
 
 
+def test_numbers_keep_the_digits_in_which_methods_differ_and_only_equal_ones_share_the_best():
+    shown = [0.0, 1.0, 0.99, 0.99449, -6.4, 18.74, 4275.0, None]
+    expected = ['0.0', '1.0', '0.99', '0.994', '-6.4', '18.7', '4,275.0', '–']
+    assert list(map(tables.cell, shown)) == expected
+    cells = pd.DataFrame([['tie', 0.99, 0.99], ['none', 0.9904, 0.9903]], columns=[*'abc'])
+    marked = [[best for _, best in row[1:]] for row in tables.Table('t', 'T', cells, [1, 2]).rows()]
+    assert marked == [[True, True], [True, False]]
+
+
 def test_latex_and_markdown_escape():
     cells = pd.DataFrame([['x|y', 1.0]], columns=['a_b', 'Q*Bert'])
     table = tables.Table('t', '50% & more', cells, [1], ('{~^\\}',))
