@@ -205,6 +205,7 @@ def test_a_maze_is_drawn_with_its_bonus(tmp_path):
     )
     text = episode.write(game, tmp_path).read_text()
     assert 'A &lt;maze&gt;' in text and 'cell (' in text
+    assert 'The bonus of a step is the standard deviation over heads' in text
     assert (tmp_path / 'bonus_map.svg').is_file()
 
 
