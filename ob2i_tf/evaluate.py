@@ -6,8 +6,9 @@ For every run at or below the paths, the newest intact checkpoint plays in the e
 run with its evaluation epsilon; nothing is written into a run folder. Each row is one game: run
 (absolute path of its folder), agent_steps (of the checkpoint), preferences, game (its number),
 score (sum of raw rewards), length (agent steps). A game longer than --max_steps is cut off there.
-Rows are written to FILE.playing, which replaces FILE at the end if any game was played. A
-config.gin may import modules of installed distributions, and others that --allow_imports names.
+Rows are written to FILE.playing, which replaces FILE at the end if any game was played; the mean
+score and the number of games of each run and preference are printed. A config.gin may import
+modules of installed distributions, and others that --allow_imports names.
 Exit status: 0 if all runs were played, 1 if some could not be, 2 if the command line is wrong.
 """
 
@@ -132,6 +133,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 failed += 1
                 continue
             for name in arguments.preferences:
+                scores = []
                 try:
                     played = play_games(
                         agent.with_preferences(getattr(acting, f'{name}_preferences')),
@@ -142,10 +144,14 @@ def main(argv: Sequence[str] | None = None) -> int:
                     )
                     for number, (score, length) in enumerate(played):
                         rows.writerow([folder, agent.agent_steps, name, number, score, length])
-                        played_any = True
+                        scores.append(score)
                 except UserError as error:
                     cli.print_error(f'{folder}: {error}')
                     failed += 1
+                if scores:
+                    played_any = True
+                    mean = sum(scores) / len(scores)
+                    print(f'{folder}, {name}: mean score {mean:g}, games {len(scores)}', flush=True)
             file.flush()
     if not played_any:
         os.remove(aside)

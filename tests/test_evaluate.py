@@ -44,11 +44,18 @@ def rows_of(path):
         return list(csv.DictReader(file))
 
 
-def test_every_run_plays_by_every_preference(runs, tmp_path):
+def test_every_run_plays_by_every_preference(runs, tmp_path, capsys):
     before = {path: path.stat().st_mtime_ns for path in runs.rglob('*')}
     command = [str(runs), '--preferences=vote,head', '--games=3', f'--out={tmp_path}/games.csv']
     assert evaluate.main(command) == 0
+    *printed, last = capsys.readouterr().out.splitlines()
     rows = rows_of(tmp_path / 'games.csv')
+    means = [sum(float(row['score']) for row in rows[i : i + 3]) / 3 for i in (0, 3, 6, 9)]
+    assert last == f'{tmp_path}/games.csv'
+    assert printed == [
+        f'{runs}/seed{i // 2}, {("vote", "head")[i % 2]}: mean score {mean:g}, games 3'
+        for i, mean in enumerate(means)
+    ]
     assert list(rows[0]) == list(evaluate.COLUMNS)
     assert [(row['preferences'], row['game']) for row in rows] == [
         (name, str(game)) for name in ('vote', 'head') for game in range(3)

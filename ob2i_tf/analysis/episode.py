@@ -3,8 +3,7 @@
   python -m ob2i_tf.analysis.episode runs/ob2i_atari/Breakout/seed0 --out viewer
 
 Writes a figure, a page and a video. The run may be in progress. Its folder is not changed, unless
---out is in it; the report links to RUN/viewer/episode.html. No other module of this package imports
-TensorFlow.
+--out is in it; the report links to RUN/viewer/episode.html.
 """
 
 import base64
@@ -132,18 +131,25 @@ def _newest_frame(observation):
     return frame.copy() if frame.dtype == np.uint8 else np.uint8(255 * (frame > 0))
 
 
-def spikes(bonuses, count=NUM_SPIKES) -> list[int]:
+def spikes(bonuses, count=NUM_SPIKES, scale=0.0) -> list[int]:
     """Steps of the most prominent maxima, in temporal order.
+
+    A maximum counts if its prominence is 1% of the range of the bonuses, 0.1% of the largest bonus
+    and more than rounding of the Q-values, and if it is not a plateau.
 
     Args:
       bonuses: [T].
       count: Largest number of maxima; any two are at least T / (4 count) steps apart.
+      scale: Largest absolute Q-value.
     """
-    if len(bonuses) == 0 or np.ptp(bonuses) == 0:
+    if len(bonuses) == 0:
         return []
     padded = np.pad(bonuses, 1, constant_values=np.min(bonuses))  # The ends may be maxima too.
     distance = max(1, len(bonuses) // (4 * count))
-    peaks, properties = signal.find_peaks(padded, distance=distance, prominence=0)
+    least = max(0.01 * np.ptp(bonuses), 1e-3 * np.max(bonuses), 1e-6 * scale)
+    peaks, properties = signal.find_peaks(
+        padded, distance=distance, prominence=least, plateau_size=(1, 1 + distance)
+    )
     chosen = peaks[np.argsort(-properties['prominences'], kind='stable')[:count]]
     return sorted(int(peak) - 1 for peak in chosen)
 
@@ -301,7 +307,7 @@ def write(recording, out) -> Path:
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
     recording = recording._replace(title=printable(recording.title))
-    steps = spikes(recording.bonuses)
+    steps = spikes(recording.bonuses, scale=np.max(np.abs(recording.q_values)))
     in_maze = recording.walls is not None
     figure = maze_figure(recording) if in_maze else spike_figure(recording, steps)
     figure.save(out)

@@ -172,6 +172,12 @@ def _percent_ticks(axis):
     axis.set_major_formatter(lambda value, _: f'{value:g}')
 
 
+def _ticks(end):
+    """Up to six round numbers from 0, the last of them as near to the end as possible."""
+    candidates = [ticker.MaxNLocator(count).tick_values(0, end) for count in (3, 4, 5)]
+    return max((ticks[ticks <= end] for ticks in candidates), key=lambda ticks: ticks[-1])
+
+
 def run_curves(runs, table, column) -> pd.DataFrame:
     """The `column` of a table of the runs ('scores' or 'train'), frames x seeds."""
     columns = {}
@@ -240,12 +246,14 @@ def _panels(runs, table, column, known, name, title, caption, ylabel) -> list[Fi
                 lines[method] = _draw_seeds(axis, curves, styles[method])
                 if len(curves.columns) > 1:
                     shared = {'one seed': SEED, '95% interval of the mean': BAND}
-            axis.set_xlim(0, 1.04 * axis.dataLim.x1 or 1)
+            end = axis.dataLim.x1 or 1
+            axis.set_xlim(0, 1.04 * end)
             if known is not None and game in known.paper.index:
                 shared |= _published_scores(axis, known, game)
             axis.set_title(game)
+            axis.xaxis.set_major_locator(ticker.FixedLocator(_ticks(end)))
+            axis.yaxis.set_major_locator(ticker.MaxNLocator(4))
             for each in (axis.xaxis, axis.yaxis):
-                each.set_major_locator(ticker.MaxNLocator(4))
                 each.set_major_formatter(lambda value, _: short(value))
         for axis in axes[-3:]:
             axis.set_xlabel('frames')
@@ -313,8 +321,9 @@ def learning_curves(runs, known) -> list[Figure]:
         'learning_curves',
         'Learning curves',
         'Score over training frames. Thin: seeds. Thick: their mean, as far as all seeds reach, '
-        'with its 95% bootstrap interval if there are two seeds. Scores are those of evaluations, '
-        'or of training episodes if the runs of a task have no evaluations.'
+        'with its 95% bootstrap interval if there are at least two seeds; with few seeds it is too '
+        'narrow. Scores are those of evaluations, or of training episodes if the runs of a task '
+        'have no evaluations.'
         + ' Marks at the right edge: published scores at 20M frames, wherever the runs end; those '
         'far off are printed in the corner.' * atari,
         'score',

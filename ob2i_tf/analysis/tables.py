@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from ob2i_tf.analysis import scores
+from ob2i_tf.analysis import figures, scores
 from ob2i_tf.environments.games import ATARI_49
 
 ABLATION_GAMES = ['Q*Bert', 'Space Invaders', 'Freeway']
@@ -57,11 +57,11 @@ class Table(NamedTuple):
 
 
 def cell(value) -> str:
-    """A cell as a string: numbers with one decimal or, if small, two digits; empty cells a dash."""
+    """A cell as a string: one decimal or, below 10, three digits; a dash if it is empty."""
     if pd.isna(value):
         return '–'
     if isinstance(value, float):
-        return f'{value:.2g}' if 0 < abs(value) < 0.95 else f'{value:,.1f}'
+        return str(float(f'{value:.3g}')) if abs(value) < 10 else f'{value:,.1f}'
     return f'{value:,}' if isinstance(value, int) else str(value)
 
 
@@ -166,9 +166,11 @@ def all_tables(results) -> list[Table]:
 
 
 def tasks(results) -> Table:
-    """Mean scores of each method in each task outside the 49 games."""
+    """Mean scores of each method in each task outside the 49 games, with their intervals."""
     table = results.table[~results.table['game'].isin(ATARI_49)]
     means = scores.by_game(table)
+    seeds = dict(iter(table.groupby(['game', 'method'])['score']))
+    intervals = {key: _interval(values) for key, values in seeds.items() if len(values) > 1}
     rows = []
     for game in means.index:
         of_task = table[table['game'] == game]
@@ -177,15 +179,28 @@ def tasks(results) -> Table:
             _range(of_task.groupby('method').size()),
             _range(of_task['frames']),
         ]
-        rows.append([game, *facts, *means.loc[game]])
+        rows.append(
+            [game, *facts, *means.loc[game], *(intervals.get((game, method)) for method in means)]
+        )
     columns = ['Task', 'Scored by', 'Seeds', 'Frames', *means]
+    columns += [f'{method}, 95% interval' for method in means]
     notes = (
         f'Mean over seeds of the {results.which} evaluation or, if scored by training, of the '
         f'training episodes of the {results.which} iteration, exploration included. The best is '
         'marked.',
     )
-    cells = pd.DataFrame(rows, columns=columns)
-    return Table('tasks', 'Scores by task', cells, range(4, len(columns)), notes)
+    if intervals:
+        notes += (
+            'Intervals are bootstrap intervals of the mean, which need at least two seeds and are '
+            'too narrow if there are few.',
+        )
+    cells = pd.DataFrame(rows, columns=columns).dropna(axis='columns', how='all')
+    return Table('tasks', 'Scores by task', cells, range(4, 4 + means.shape[1]), notes)
+
+
+def _interval(values):
+    low, high = figures.interval_of_mean(pd.DataFrame([values.to_numpy()])).ravel()
+    return f'[{cell(low)}, {cell(high)}]'
 
 
 def _range(counts):

@@ -121,6 +121,8 @@ def test_the_page_follows_cursor_keys_spikes_and_play(browser, game, tmp_path): 
     def at(step):
         return box[0] + 64 + (box[2] - 78) * step / (STEPS - 1), box[1] + box[3] / 2
 
+    game = game._replace(q_values=game.q_values.copy())
+    game.q_values[0, 0, 0] = -1e-4
     page = episode.write(game, tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         'bonus.pdf',
@@ -132,6 +134,8 @@ def test_the_page_follows_cursor_keys_spikes_and_play(browser, game, tmp_path): 
     browser.screen(1100, 900)
     browser.open(page)
     assert is_of(shown(browser), 0)
+    cells = browser.run("return document.getElementById('values').innerText").split()
+    assert '0.000' in cells and '-0.000' not in cells
     box = browser.run(BOX)
     labels = browser.run(
         "return [...document.querySelectorAll('#curve .tick')].map((tick) => tick.textContent)"
@@ -201,6 +205,7 @@ def test_a_maze_is_drawn_with_its_bonus(tmp_path):
     )
     text = episode.write(game, tmp_path).read_text()
     assert 'A &lt;maze&gt;' in text and 'cell (' in text
+    assert 'The bonus of a step is the standard deviation over heads' in text
     assert (tmp_path / 'bonus_map.svg').is_file()
 
 
@@ -208,6 +213,15 @@ def test_spikes():
     assert episode.spikes(np.zeros(5)) == []
     assert episode.spikes(np.array([])) == []
     assert episode.spikes(np.array([3.0, 1, 1, 5, 0, 2]), 2) == [0, 3]
+
+
+def test_neither_rounding_nor_a_plateau_is_a_spike():
+    spike = np.array([0.0, 0, 1, 0, 0, 0])
+    assert episode.spikes(spike) == [2]
+    assert episode.spikes(spike + 1e-8 * np.array([0, 0, 0, 0, 1, 0])) == [2]
+    assert episode.spikes(1 + 1e-8 * spike) == []
+    assert episode.spikes(1e-8 * spike, scale=0.1) == []
+    assert episode.spikes(np.array([0.0, 3, 3, 0, 2, 2, 2, 0, 1, 0])) == [1, 8]
 
 
 def test_every_observation_is_a_picture():

@@ -180,6 +180,13 @@ def test_a_mean_ends_where_a_seed_ends_and_a_single_point_is_visible():
     assert axis.lines[0].get_markevery() == [0, 2]
 
 
+@pytest.mark.parametrize('end, step', [(4000, 1000), (5000, 1000), (20e6, 5e6), (9, 3), (1, 0.25)])
+def test_the_last_tick_is_near_the_end(end, step):
+    ticks = figures._ticks(end)
+    assert len(ticks) <= 6
+    np.testing.assert_allclose(ticks, np.arange(0, 1.01 * end, step))
+
+
 def test_legends_name_everything_that_is_drawn(report):
     for name, shown in (
         ('learning_curves', ('OB2I', 'one seed', '95% interval of the mean', 'BEBU, paper at 20M')),
@@ -209,6 +216,15 @@ def test_the_demo_has_the_looks_of_figures():
         if look['linestyle'] != '-':
             dashes = ' '.join(f'{2.5 * length:g}' for length in look['linestyle'][1])
         assert f'--dashes-{number}: {dashes};' in text
+
+
+def test_numbers_keep_the_digits_in_which_methods_differ_and_only_equal_ones_share_the_best():
+    shown = [0.0, 1.0, 0.99, 0.99449, -6.4, 18.74, 4275.0, None]
+    expected = ['0.0', '1.0', '0.99', '0.994', '-6.4', '18.7', '4,275.0', '–']
+    assert list(map(tables.cell, shown)) == expected
+    cells = pd.DataFrame([['tie', 0.99, 0.99], ['none', 0.9904, 0.9903]], columns=[*'abc'])
+    marked = [[best for _, best in row[1:]] for row in tables.Table('t', 'T', cells, [1, 2]).rows()]
+    assert marked == [[True, True], [True, False]]
 
 
 def test_latex_and_markdown_escape():
@@ -349,10 +365,18 @@ def test_a_report_without_an_atari_run_has_nothing_published(tmp_path):
     assert table.loc[0, ['Task', 'Scored by', 'Seeds']].tolist() == ['DeepSea 10', 'training', 2]
     scores = pd.read_csv(out / 'scores.csv').groupby('method')['score_last'].mean()
     assert table[['BEBU', 'OB2I']].iloc[0].tolist() == pytest.approx(scores.tolist())
-    assert '**' in (out / 'tables' / 'tasks.md').read_text().splitlines()[4]
+    markdown = (out / 'tables' / 'tasks.md').read_text()
+    assert markdown.splitlines()[4].count('**') == 2
+    assert 'at least two seeds' in markdown
+    by_seed = pd.read_csv(out / 'scores.csv').groupby('method')['score_last']
+    for method, (low, high) in zip(('BEBU', 'OB2I'), zip(by_seed.min(), by_seed.max())):
+        interval = f'[{tables.cell(low)}, {tables.cell(high)}]'  # Of two seeds.
+        assert table.loc[0, f'{method}, 95% interval'] == interval
     assert {path.stem for path in (out / 'figures').iterdir()} == {'learning_curves', 'mean_bonus'}
     text = (out / 'report.html').read_text()
     shown = Page(text).text.partition('Skip to the content')[2]  # After the style.
     assert 'Problems (0)' in shown and 'paper' not in shown.lower()
+    assert '4 of them with a score (last training iteration).' in shown
+    assert 'Tables' not in shown and 'at least two seeds' in shown
     # The curves have a single point.
     assert (out / 'figures' / 'learning_curves.svg').read_text().count('<use') > 4

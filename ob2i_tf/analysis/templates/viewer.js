@@ -18,6 +18,7 @@ const xOf = (i) => LEFT + (width() - LEFT - RIGHT) * (last ? i / last : 0);
 const yAt = (bonus) =>
   HEIGHT - BOTTOM - ((HEIGHT - BOTTOM - TOP) * (bonus - floor)) / (peak - floor || 1);
 const yOf = (i) => yAt(data.bonuses[i]);
+const unsigned = (text) => (+text ? text : text.replace('-', '')); // '-0.000' becomes '0.000'.
 
 /** Round numbers between two, at most `count` intervals apart. */
 function ticks(low, high, count) {
@@ -104,7 +105,7 @@ function table() {
     )
     .join('');
   const cell = (top) => (value, a) =>
-    `<td class="${value === top ? 'greedy' : ''}${mark(a)}">${value.toFixed(3)}</td>`;
+    `<td class="${value === top ? 'greedy' : ''}${mark(a)}">${unsigned(value.toFixed(3))}</td>`;
   const rows = q
     .map((values, k) => {
       const cells = values.map(cell(Math.max(...values))).join('');
