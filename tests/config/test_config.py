@@ -195,7 +195,7 @@ WRONG = [
     ('Trial:\nseed = 1', 'not gin syntax'),
     (
         'import no_such_module_here',
-        "No module named 'no_such_module_here' in the working directory, on PYTHONPATH or installed",
+        "No module named 'no_such_module_here' in the working directory, on PYTHONPATH or",
     ),
     ('from __gin__ import dynamic_registration', 'only `import module`'),
     ("include 'no.gin'", "gin file 'no.gin' not found"),
