@@ -101,7 +101,9 @@ def on_nodes(base_dir, count, seeds, iterations):
         return sweep.trials([runs.GIN_FILE], base_dir / name, (), (), seeds, bindings)
 
     undisturbed, disturbed = trials('undisturbed'), trials('disturbed')
-    sweep.Sweep(sweep.LocalExecutor(2)).run(undisturbed, lambda *end: None)
+    for trial in undisturbed:
+        trial.base_dir.parent.mkdir(parents=True, exist_ok=True)
+        runs.run(trial.base_dir, trial.bindings)
     with cluster(count) as (made, nodes):
         address = f'--address={made.address}'
         process = subprocess.Popen(

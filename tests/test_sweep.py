@@ -190,13 +190,21 @@ def resumes(trial):
     return trial.log.read_text().count('Resuming in')
 
 
-def test_a_sweep_runs_what_is_missing_and_names_what_fails(tmp_path):
-    made = sweep.trials([FILE], tmp_path, seeds=2, bindings=TINY)
+@pytest.fixture(scope='module')
+def failing(tmp_path_factory):
+    """A sweep of three trials: a whole one, one that fails, and one that cannot be started."""
+    folder = tmp_path_factory.mktemp('failing')
+    made = sweep.trials([FILE], folder, seeds=3, bindings=TINY)
     broken = made[1].base_dir
     broken.mkdir(parents=True)
     (broken / 'train.csv').write_text('rows\n' * 5)  # Without a checkpoint: a run refuses.
-    missing, reports = run(made)
-    assert missing == [made[1]]
+    made[2].base_dir.write_text('a file\n')
+    return folder, made, *run(made)
+
+
+def test_a_sweep_runs_what_is_missing_and_names_what_fails(failing):
+    folder, made, missing, reports = failing
+    assert missing == made[1:]
     assert reports['seed0'] == (0, [])
     status, lines = reports['seed1']
     assert status == 1 and lines[-1].startswith('error: ') and 'no checkpoint' in lines[-1]
@@ -204,10 +212,10 @@ def test_a_sweep_runs_what_is_missing_and_names_what_fails(tmp_path):
     assert sum(line.startswith('error: ') for line in log.splitlines()) == 2  # Tried again once.
     with open(made[0].base_dir / 'train.csv', newline='') as file:
         assert len(list(csv.DictReader(file))) == 2
-    missing, reports = run(made, retries=0)
-    assert missing == [made[1]] and list(reports) == ['seed1']  # The other is not run again.
+    missing, reports = run(made[::2], retries=0)
+    assert missing == [made[2]] and list(reports) == ['seed2']  # The other is not run again.
     assert starts(made[0]) == 1
-    (longer,) = sweep.trials([FILE], tmp_path, bindings=('Runner.num_iterations = 3', *TINY[1:]))
+    (longer,) = sweep.trials([FILE], folder, bindings=('Runner.num_iterations = 3', *TINY[1:]))
     assert made[0].complete() and not longer.complete()
     assert run([longer]) == ([], {'seed0': (0, [])})
     assert (len(longer.folder.rows('train')), resumes(longer)) == (3, 1)
@@ -228,13 +236,10 @@ def test_a_folder_of_another_configuration_is_refused(tmp_path, capsys):
     assert "'Runner.checkpoints_kept = 5'" in error
 
 
-def test_a_trial_that_cannot_be_started_lets_the_others_go_on(tmp_path):
-    made = sweep.trials([FILE], tmp_path, seeds=2, bindings=TINY)
-    made[0].base_dir.parent.mkdir(parents=True)
-    made[0].base_dir.write_text('a file\n')
-    missing, reports = run(made, retries=0)
-    assert missing == [made[0]] and reports['seed1'] == (0, [])
-    assert reports['seed0'][0].startswith('FileExistsError: ')
+def test_a_trial_that_cannot_be_started_lets_the_others_go_on(failing):
+    _, made, missing, reports = failing
+    assert made[2] in missing and reports['seed0'] == (0, [])
+    assert reports['seed2'][0].startswith('FileExistsError: ')
 
 
 def test_a_trial_that_is_killed_goes_on_from_its_checkpoint(tmp_path):
@@ -308,20 +313,38 @@ def removes(folder, trial):
     return show
 
 
-@pytest.mark.parametrize('folder', ['.', 'seed0', 'seed0/checkpoints'])
-def test_a_trial_whose_folder_vanishes_does_not_start_over(tmp_path, folder):
-    many = ('Runner.num_iterations = 300', *TINY[1:])
-    (lost,) = sweep.trials([FILE], tmp_path / 'sweep', bindings=many)
-    (other,) = sweep.trials([FILE], tmp_path / 'sweep' / 'other', bindings=TINY)
+VANISHING = ('.', 'seed0', 'seed0/checkpoints')
+
+
+@pytest.fixture(scope='module')
+def vanished(tmp_path_factory):
+    """({what vanished: its trial}, another trial, missing trials, reports) of one sweep."""
+    base_dir, many = tmp_path_factory.mktemp('sweep'), ('Runner.num_iterations = 300', *TINY[1:])
+    lost = {}
+    for number, folder in enumerate(VANISHING):
+        (lost[folder],) = sweep.trials([FILE], base_dir / str(number), bindings=many)
+    (other,) = sweep.trials([FILE], base_dir / 'other', bindings=TINY)
+    removals = [removes(t.base_dir.parent / folder, t) for folder, t in lost.items()]
     reports = {}
 
     def report(trial, status, lines):
         reports[trial] = status, lines
 
+    def show(running):
+        for remove in removals:
+            remove(running)
+
     missing = sweep.Sweep(sweep.LocalExecutor(1), retries=3).run(
-        [lost, other], report, removes(lost.base_dir.parent / folder, lost)
+        [*lost.values(), other], report, show
     )
-    assert missing == [lost]
+    return lost, other, missing, reports
+
+
+@pytest.mark.parametrize('folder', VANISHING)
+def test_a_trial_whose_folder_vanishes_does_not_start_over(vanished, folder):
+    all_lost, other, missing, reports = vanished
+    lost = all_lost[folder]
+    assert missing == list(all_lost.values())
     assert reports[other] == (0, [])  # Which continues.
     status, lines = reports[lost]
     assert status == 1
@@ -364,4 +387,4 @@ def test_ray_runs_a_trial_and_a_second_time_nothing(tmp_path, capsys):
 
 def test_a_worker_and_a_node_of_ray_that_are_lost_change_no_row(tmp_path):
     pytest.importorskip('ray')
-    assert not sweeps.on_nodes(tmp_path, count=2, seeds=2, iterations=60)
+    assert not sweeps.on_nodes(tmp_path, count=2, seeds=2, iterations=30)

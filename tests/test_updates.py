@@ -799,12 +799,14 @@ def test_networks_draw_noise_apart():
     assert (y <= maximum + 1e-6).all() and (y < maximum - 1e-3).any()
 
 
-@pytest.mark.parametrize('length', [5, 64, 75])
-@pytest.mark.parametrize(
-    'update, bonus',
-    [
-        (atari.EpisodicUpdate, bonuses.UcbBonus),
-        (atari.EpisodicUpdate, released.ReleasedUcbBonus),
+whole_episodes = functools.partial(atari.EpisodicUpdate, batching='episode')
+
+
+@pytest.fixture(
+    scope='module',
+    params=[
+        (whole_episodes, bonuses.UcbBonus),
+        (whole_episodes, released.ReleasedUcbBonus),
         (atari.TransitionUpdate, bonuses.UcbBonus),
         (
             atari.TransitionUpdate,
@@ -812,20 +814,18 @@ def test_networks_draw_noise_apart():
         ),
     ],
 )
-def test_xla_computes_the_same_targets(update, bonus, length):
+def without_and_with_xla(request):
+    update, bonus = request.param
+    weights = {'alpha_1': 0.3, 'alpha_2': 0.2}
+    return [update(*parts()[:3], xla=xla, bonus=bonus(), **weights) for xla in (False, True)]
+
+
+@pytest.mark.parametrize('length', [5, 64, 75])
+def test_xla_computes_the_same_targets(without_and_with_xla, length):
     batches = []
-    for xla in (False, True):
-        replay, network, target_network, _ = parts(length=length)
-        made = update(
-            replay,
-            network,
-            target_network,
-            xla=xla,
-            alpha_1=0.3,
-            alpha_2=0.2,
-            bonus=bonus(),
-        )
-        batches.append(made.next_batch()[0])
+    for update in without_and_with_xla:
+        update.replay = parts(length=length)[0]
+        batches.append(update.next_batch()[0])
     plain, compiled = batches
     assert compiled.targets.dtype == np.float32
     np.testing.assert_array_equal(plain.actions, compiled.actions)

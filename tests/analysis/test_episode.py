@@ -18,7 +18,13 @@ STEPS = 40  # After which the run's configuration ends a game.
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory):
     base = tmp_path_factory.mktemp('episode') / 'run'
-    run(base, Runner__num_iterations=2)
+    run(
+        base,
+        Runner__num_iterations=2,
+        Runner__training_steps=120,
+        make_atari__max_episode_frames=4 * STEPS,
+        Agent__learning_starts=60,
+    )
     return base
 
 

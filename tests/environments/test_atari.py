@@ -98,8 +98,8 @@ def play_beside_mirrors(game, num_envs, seed, num_games, **kw):
         before = obs
         obs, rewards, terminated, truncated, info = env.step(actions)
         scores += info['raw_rewards']
-        np.testing.assert_array_equal(rewards, np.sign(info['raw_rewards']))
-        np.testing.assert_array_equal(info['final_obs'][..., :3], before[..., 1:])
+        assert np.array_equal(rewards, np.sign(info['raw_rewards']))
+        assert np.array_equal(info['final_obs'][..., :3], before[..., 1:])
         assert not truncated.any()
         for i, mirror in enumerate(mirrors):
             reward, screen, frames = mirror.step(int(actions[i]))
@@ -117,7 +117,7 @@ def play_beside_mirrors(game, num_envs, seed, num_games, **kw):
                 mirror.begin(int(info['episode_frames'][i]))
                 assert info['lives'][i] == mirror.ale.lives()
             else:
-                np.testing.assert_array_equal(obs[i], info['final_obs'][i])
+                assert np.array_equal(obs[i], info['final_obs'][i])
         lives = info['lives']
     env.close()
     for score, expected in finished:

@@ -23,17 +23,17 @@ from ob2i_tf.training.run_folder import COLUMNS
 from tests.processes import start
 
 SETTINGS = {
-    'Runner.num_iterations': 4,
-    'Runner.training_steps': 120,
-    'Runner.evaluation_steps': 90,
-    'make_atari.max_episode_frames': 160,  # A game ends at the latest after 40 agent steps.
+    'Runner.num_iterations': 3,
+    'Runner.training_steps': 60,
+    'Runner.evaluation_steps': 55,
+    'make_atari.max_episode_frames': 100,  # A game ends at the latest after 25 agent steps.
     'MultiHeadQNetwork.num_heads': 3,
     'MultiHeadQNetwork.hidden_units': 8,
     'MultiHeadQNetwork.conv_layers': '((4, 8, 8),)',
-    'EpisodeReplay.capacity_transitions': 200,
-    'Agent.learning_starts': 60,
-    'Agent.target_period': 50,
-    'linear.steps': 240,
+    'EpisodeReplay.capacity_transitions': 100,
+    'Agent.learning_starts': 30,
+    'Agent.target_period': 25,
+    'linear.steps': 120,
 }
 
 
@@ -132,16 +132,16 @@ def test_files_of_a_run(straight):
     with open(base_dir / 'train.csv', newline='') as file:
         train = list(csv.DictReader(file))
     assert tuple(train[0]) == COLUMNS['train']
-    assert [int(row['iteration']) for row in train] == [0, 1, 2, 3]
-    assert [int(row['agent_steps']) for row in train] == [120, 240, 360, 480]
-    assert [int(row['frames']) for row in train] == [480, 960, 1440, 1920]
-    assert [int(row['learner_steps']) for row in train] == [15, 45, 75, 105]
+    assert [int(row['iteration']) for row in train] == [0, 1, 2]
+    assert [int(row['agent_steps']) for row in train] == [60, 120, 180]
+    assert [int(row['frames']) for row in train] == [240, 480, 720]
+    assert [int(row['learner_steps']) for row in train] == [8, 23, 38]
     assert all(float(row['loss']) > 0 and float(row['bonus_mean']) > 0 for row in train)
     assert float(train[-1]['epsilon']) == pytest.approx(0.1)
     assert float(train[-1]['agent_steps_per_second']) > 0
     with open(base_dir / 'eval.csv', newline='') as file:
         evaluations = list(csv.DictReader(file))
-    assert tuple(evaluations[0]) == COLUMNS['eval'] and len(evaluations) == 4
+    assert tuple(evaluations[0]) == COLUMNS['eval'] and len(evaluations) == 3
     with open(base_dir / 'episodes.csv', newline='') as file:
         games = list(csv.DictReader(file))
     assert tuple(games[0]) == COLUMNS['episodes']
@@ -165,11 +165,11 @@ def test_files_of_a_run(straight):
     assert record['packages']['tensorflow'] and record['devices'] and not record['earlier']
     assert len(list((base_dir / 'checkpoints').iterdir())) == 2
     assert len(re.findall('No GPU: training on|Training on', output)) == 1
-    assert [int(row['episodes']) for row in evaluations] == [2, 2, 2, 2]
+    assert [int(row['episodes']) for row in evaluations] == [2, 2, 2]
     assert len(re.findall(r'Evaluation score: best .* at .* frames, last', output)) == 1
     assert output.splitlines()[-1] == f'Next: python -m ob2i_tf.analysis {base_dir} --out report'
-    assert len(re.findall(r'iteration \d of 4, [0-9,]+ frames', output)) == 5
-    assert len(re.findall(r'iteration \d of 4, .* learner steps, training score \d', output)) == 4
+    assert len(re.findall(r'iteration \d of 3, [0-9,]+ frames', output)) == 4
+    assert len(re.findall(r'iteration \d of 3, .* learner steps, training score \d', output)) == 3
 
 
 def test_tensorboard_shows_each_iteration_once(straight):
@@ -183,7 +183,7 @@ def test_tensorboard_shows_each_iteration_once(straight):
         'bonus/q_gap_mean',
         'bonus/next_action_changes',
     ):
-        assert [step for step, _ in scalars[tag]] == [480, 960, 1440, 1920]
+        assert [step for step, _ in scalars[tag]] == [240, 480, 720]
     losses = [float(row['loss']) for row in csv.DictReader(open(base_dir / 'train.csv'))]
     np.testing.assert_allclose([value for _, value in scalars['train/loss']], losses, rtol=1e-6)
 
@@ -204,9 +204,9 @@ def test_half_the_iterations_then_the_other_half(straight, tmp_path):
     assert events(tmp_path / 'run') == events(base_dir)
     output = run(tmp_path / 'run', status=1, Runner__num_iterations=2)
     assert (
-        'has started 4 iterations, more than Runner.num_iterations = 2' in output.splitlines()[-1]
+        'has started 3 iterations, more than Runner.num_iterations = 2' in output.splitlines()[-1]
     )
-    assert 'num_iterations = 4' in (tmp_path / 'run' / 'config.gin').read_text()
+    assert 'num_iterations = 3' in (tmp_path / 'run' / 'config.gin').read_text()
 
 
 def test_killed_within_an_iteration(straight, tmp_path):
@@ -215,7 +215,7 @@ def test_killed_within_an_iteration(straight, tmp_path):
     status = start_and_stop(
         other,
         signal.SIGKILL,
-        lambda: lines_of(other, 'train') > 2 and lines_of(other) > lines_of_checkpoint(other),
+        lambda: lines_of(other, 'train') > 1 and lines_of(other) > lines_of_checkpoint(other),
     )
     assert status == -signal.SIGKILL
     run(other)
@@ -241,20 +241,20 @@ def test_a_signal_saves_first_and_the_run_goes_on_from_there(straight, tmp_path,
     status = start_and_stop(other, number, lambda: lines_of(other) > 1)
     assert status == 128 + number
     steps = int(newest(other).name)
-    assert 0 < steps < 480
+    assert 0 < steps < 180
     run(other)
     assert all_rows(other) == all_rows(base_dir)
     assert events(other) == events(base_dir)
 
 
-@pytest.mark.parametrize('agent_steps', [150, 240])
+@pytest.mark.parametrize('agent_steps', [75, 120])
 def test_stopped_at_a_step_of_ones_choice(straight, tmp_path, agent_steps):
-    """240 is the last step of an iteration, which is not evaluated then."""
+    """120 is the last step of an iteration, which is not evaluated then."""
     base_dir, _ = straight
     other = tmp_path / 'run'
     run(other, status=128 + signal.SIGTERM, stop_at=agent_steps)
     assert int(newest(other).name) == agent_steps
-    if agent_steps == 240:
+    if agent_steps == 120:
         output = run(other, status=1, Runner__num_iterations=1)
         assert 'has started 2 iterations, more than Runner.num_iterations = 1' in output
     run(other)
@@ -275,12 +275,12 @@ def _stop_while_playing_again():
 def test_stopped_while_it_plays_again_what_was_played(straight, tmp_path):
     base_dir, _ = straight
     other, output = tmp_path / 'run', tmp_path / 'output'
-    run(other, status=128 + signal.SIGTERM, stop_at=150)
+    run(other, status=128 + signal.SIGTERM, stop_at=75)
     process = start(arguments(other), output, before=(_stop_while_playing_again,))
     process.join(timeout=300)
     assert process.exitcode == 128 + signal.SIGTERM
-    assert 'Playing 30 agent steps again' in output.read_text()
-    assert newest(other).name == '000000000150'
+    assert 'Playing 15 agent steps again' in output.read_text()
+    assert newest(other).name == '000000000075'
     output = run(other, status=1, Runner__num_iterations=1)
     assert 'has started 2 iterations, more than Runner.num_iterations = 1' in output
     run(other)
@@ -290,9 +290,9 @@ def test_stopped_while_it_plays_again_what_was_played(straight, tmp_path):
 def test_checkpoints_within_an_iteration_change_nothing(straight, tmp_path):
     base_dir, _ = straight
     other = tmp_path / 'run'
-    run(other, status=128 + signal.SIGTERM, stop_at=150, Runner__checkpoint_steps=25)
+    run(other, status=128 + signal.SIGTERM, stop_at=75, Runner__checkpoint_steps=13)
     assert len(list((other / 'checkpoints').iterdir())) == 2
-    run(other, Runner__checkpoint_steps=25)
+    run(other, Runner__checkpoint_steps=13)
     assert all_rows(other) == all_rows(base_dir)
 
 
@@ -316,10 +316,10 @@ def test_a_damaged_checkpoint_is_skipped_with_a_warning(straight, tmp_path):
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
     (newest(other) / 'state.json').write_text('')  # Which a later save must not read.
-    assert 'Skipping the damaged checkpoint' in run(other, status=143, stop_at=400)
+    assert 'Skipping the damaged checkpoint' in run(other, status=143, stop_at=150)
     assert {p.name.partition('-')[0] for p in (other / 'checkpoints').iterdir()} == {
-        '000000000360',
-        '000000000400',
+        '000000000120',
+        '000000000150',
         'damaged',
     }
     run(other)
@@ -345,7 +345,7 @@ def test_rows_without_a_checkpoint_are_not_written_over(straight, tmp_path):
     assert 'rows are missing' in run(other, status=1).splitlines()[-1]
     shutil.rmtree(other / 'checkpoints')
     assert 'but no checkpoint' in run(other, status=1).splitlines()[-1]
-    assert len(rows(other, 'train')) == 5
+    assert len(rows(other, 'train')) == 4
     one_row = (other / 'train.csv').read_text().splitlines(keepends=True)[:2]
     (other / 'train.csv').write_text(''.join(one_row))
     assert f'no checkpoint in {other}/checkpoints: the run starts over' in run(
@@ -394,14 +394,14 @@ def test_several_environments_learn_at_the_same_ratio_and_resume(tmp_path):
     settings = {
         'Runner__num_envs': 4,
         'Runner__evaluation_envs': 2,
-        'Runner__training_steps': 240,
+        'Runner__training_steps': 140,
         'Runner__num_iterations': 2,
-        'Agent__learning_starts': 180,  # By then each environment has ended a game.
+        'Agent__learning_starts': 110,  # By then each environment has ended a game.
     }
     one, other = tmp_path / 'one', tmp_path / 'other'
     run(one, **settings)
     learner_steps = [line.split(',')[3] for line in rows(one, 'train')[1:]]
-    assert learner_steps == ['15', '75']
+    assert learner_steps == ['8', '43']
     status = start_and_stop(other, signal.SIGTERM, lambda: lines_of(other) > 2, **settings)
     assert status == 128 + signal.SIGTERM
     run(other, **settings)
@@ -481,13 +481,13 @@ def test_games_that_a_run_cannot_see_whole_are_told(caplog):
 def test_xla_trains_and_a_profile_shows_the_phases(tmp_path):
     settings = {
         'Runner__xla': "('acting', 'targets', 'gradient_step')",
-        'Runner__profile': '(0, 110)',
+        'Runner__profile': '(0, 55)',
         'Runner__num_iterations': 1,
         'Runner__checkpoint_steps': 0,
     }
     run(tmp_path / 'run', **settings)
     (row,) = csv.DictReader(open(tmp_path / 'run' / 'train.csv'))
-    assert row['learner_steps'] == '15' and float(row['loss']) > 0
+    assert row['learner_steps'] == '8' and float(row['loss']) > 0
     (profile,) = (tmp_path / 'run' / 'tensorboard').glob('plugins/profile/*/*.xplane.pb')
     for phase in (b'act', b'targets', b'gradient step', b'wait for environments'):
         assert phase in profile.read_bytes()
@@ -520,22 +520,29 @@ def test_training_is_the_same_without_evaluation(straight, tmp_path):
     assert len(rows(tmp_path / 'run', 'eval')) == 1
 
 
-def test_seeds_differ(straight, tmp_path):
-    base_dir, _ = straight
-    run(tmp_path / 'run', Runner__seed=1)
-    assert rows(tmp_path / 'run', 'episodes') != rows(base_dir, 'episodes')
+def test_seeds_differ(tmp_path):
+    settings = {
+        'Runner__num_iterations': 1,
+        'Runner__training_steps': 400,
+        'Runner__evaluation_steps': 0,
+        'make_atari__max_episode_frames': 400,  # Within which some games score.
+        'Agent__learning_starts': 1000,
+    }
+    for seed in (0, 1):
+        run(tmp_path / f'{seed}', Runner__seed=seed, **settings)
+    assert rows(tmp_path / '0', 'episodes') != rows(tmp_path / '1', 'episodes')
 
 
 def test_the_shortest_run(tmp_path):
     output = run(
         tmp_path / 'run',
         Runner__num_iterations=1,
-        Runner__training_steps=50,
-        Runner__evaluation_steps=30,
+        Runner__training_steps=25,
+        Runner__evaluation_steps=15,
     )
     assert 'no game ended within Runner.evaluation_steps' in output
     (row,) = csv.DictReader(open(tmp_path / 'run' / 'train.csv'))
-    assert row['agent_steps'] == '50' and row['learner_steps'] == '0' and row['loss'] == 'nan'
+    assert row['agent_steps'] == '25' and row['learner_steps'] == '0' and row['loss'] == 'nan'
 
 
 def test_another_configuration_in_the_folder_is_refused(straight):
@@ -566,11 +573,11 @@ def test_require_gpu_stops_at_once(tmp_path):
 
 def test_nan_stops_the_run_and_keeps_the_last_good_checkpoint(straight, tmp_path):
     other = tmp_path / 'run'
-    settings = {'adam__learning_rate': 1e30, 'Agent__learning_starts': 150}
+    settings = {'adam__learning_rate': 1e30, 'Agent__learning_starts': 75}
     last = run(other, status=1, **settings).strip().splitlines()[-1]
     assert last.startswith('error: ') and ('loss' in last or 'NaN' in last)
     (kept,) = (other / 'checkpoints').iterdir()
-    assert kept.name == '000000000120' and not checkpoints.find_damage(kept)
+    assert kept.name == '000000000060' and not checkpoints.find_damage(kept)
 
 
 def _check_with_too_little_memory():

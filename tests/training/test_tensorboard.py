@@ -86,7 +86,7 @@ def _run(base_dir, stop_at=None, before=(_points_at_every_step,)):
 def test_points_between_iterations_change_nothing_and_a_resume_shows_none_twice(tmp_path):
     one, other = tmp_path / 'one', tmp_path / 'other'
     assert _run(one, before=()) == 0
-    assert _run(other, stop_at=150) == 143
+    assert _run(other, stop_at=75) == 143
     assert _run(other) == 0
     assert all_rows(one) == all_rows(other)
     scalars = events(other)
@@ -96,17 +96,17 @@ def test_points_between_iterations_change_nothing_and_a_resume_shows_none_twice(
         f'recent/{name}'
         for name in ('score', 'episode_length', 'loss', 'q_mean', 'bonus_mean', 'next_bonus_mean')
     } | {'recent/epsilon'}
-    # A point per agent step, except for those of the second iteration before the resume at 150.
+    # A point per agent step, except for those of the second iteration before the resume at 75.
     steps = [step // 4 for step, _ in recent['recent/epsilon']]
-    assert steps == [*range(1, 121), *range(151, 481)]
-    assert len(recent['recent/loss']) == 105 - 7  # Learner steps, as in train.csv.
+    assert steps == [*range(1, 61), *range(76, 181)]
+    assert len(recent['recent/loss']) == 38 - 3  # Learner steps, as in train.csv.
     shown = read(other / 'tensorboard')
     films = shown.Images('eval/game')
-    assert [film.step for film in films] == [480, 960, 1440, 1920]
+    assert [film.step for film in films] == [240, 480, 720]
     picture = Image.open(io.BytesIO(films[0].encoded_image_string))
     assert picture.size == (84, 84) and picture.n_frames > 1  # Equal ones are one.
     for name in ('q_mean', 'bonus_mean', 'next_bonus_mean'):
-        assert [e.step for e in shown.Tensors(f'learner_steps/{name}')] == [480, 960, 1440, 1920]
+        assert [e.step for e in shown.Tensors(f'learner_steps/{name}')] == [240, 480, 720]
     buckets = np.frombuffer(shown.Tensors('learner_steps/q_mean')[2].tensor_proto.tensor_content)
-    assert buckets.reshape(-1, 3)[:, 2].sum() == 30  # The learner steps of an iteration.
+    assert buckets.reshape(-1, 3)[:, 2].sum() == 15  # The learner steps of an iteration.
     assert len(shown.Tensors('configuration')) == 1
