@@ -151,7 +151,7 @@ def test_the_display_moves_within_an_iteration_and_says_the_time_left(tmp_path):
     _played(first, frames, [0.0] * 480 + [5.0] * 10 + [7.0] * 10)  # Half an iteration of two.
     line, one, other = progress.table([first, second])
     # 0.25 of 3 trials in an hour; 0.1 was done before.
-    assert line == '0 of 3 complete, 2 running, 1.0 h, about 10 h 36 min left'
+    assert line == '0 of 3 complete, 2 running, 1 h 0 min, about 10 h 36 min left'
     assert one.split() == ['a/seed0', '25.0%', '2,000', 'frames,', 'score', '6']
     assert other.split() == ['a/seed1', '10.0%', '800', 'frames,', 'score', '1']
 
