@@ -458,7 +458,7 @@ def shape_error(
       error: Error of Keras.
       layers: Binding that decides which shapes fit; '' if there is none.
     """
-    why = f' with its layers as bound, such as {layers}' if layers else ''
+    why = f' with {layers} as bound (for none, bind ())' if layers else ''
     return ValueError(
         f'{name} cannot take observations of shape {tuple(observation_shape)}{why}: '
         f'{_keras_message(error)}'

@@ -66,7 +66,10 @@ def make_gymnasium(
     problem = ''
     stack, actions = env.single_observation_space, env.single_action_space
     if not (isinstance(stack, spaces.Box) and np.dtype(stack.dtype).kind in 'fiu'):
-        problem = f'observations must be a Box of floats or integers, not {stack}'
+        problem = (
+            f'observations must be a Box of floats or integers, not {stack} (a wrapper can encode '
+            'them)'
+        )
     elif not (isinstance(actions, spaces.Discrete) and actions.start == 0):
         problem = f'actions must be a Discrete space from 0, not {actions}'
     if problem:
