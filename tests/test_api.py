@@ -459,9 +459,9 @@ def run_code(cells, folder):
     return done.stdout
 
 
-def test_the_page_on_python(tmp_path):
+def test_the_page_on_python_and_the_readme(tmp_path):
     text = read('docs/python.md')
-    cells = code_blocks('python', text)
+    cells = [*code_blocks('python', read('README.md')), *code_blocks('python', text)]
     shown = 'print(agent.environment.observation_shape, run.folder, len(run.train))'
     *_, error, last = run_code([*cells, shown], tmp_path).splitlines()
     assert error.endswith("EpisodicUpdate has no parameter 'bta' (did you mean 'beta'?)")
