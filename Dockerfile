@@ -5,5 +5,5 @@ ARG EXTRAS=analysis,deepsea,maze
 WORKDIR /ob2i_tf
 COPY . .
 RUN python -m pip install --no-cache-dir -c constraints.txt ".[$EXTRAS]"
-WORKDIR /work
+WORKDIR /data
 ENTRYPOINT ["ob2i-tf"]
