@@ -2,15 +2,14 @@
 
 The path of a transition: `act` chooses an action by a preference over the heads' Q-values
 (acting.py). `observe` appends the outcome to the episode in progress, and adds a finished Episode
-to replay (replay.py). `learn` asks the update for a Batch: the update draws transitions from replay
-and computes their bonuses and targets (updates.py, bonuses.py, targets.py). The learner then takes
-one gradient step on that Batch (learner.py).
+to replay (replay.py). `learn` takes a learner step (learning.py): the update draws transitions from
+replay and computes their bonuses and targets, as a Batch (updates.py, bonuses.py, targets.py), and
+the learner takes one gradient step on that Batch (learner.py).
 """
 
 import contextlib
 import numbers
-import reprlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import gin
@@ -18,9 +17,9 @@ import numpy as np
 from absl import logging
 
 from ob2i_tf import acting, frames, types
-from ob2i_tf.errors import ConfigError, UserError, check_array
+from ob2i_tf.errors import ConfigError
+from ob2i_tf.learning import LearnerStep
 from ob2i_tf.parameters import AtLeast, Within, checked
-from ob2i_tf.tracing import errors_of
 
 _Period = Annotated[int, AtLeast(1)]  # Agent steps.
 _SCHEDULE_POINTS = 10_001
@@ -47,7 +46,7 @@ class Agent:
       replay: EpisodeReplay of the finished episodes.
       num_envs: Number of environments.
       rng: Random generator of heads, exploration and ties.
-      timers: Makes the context in which 'act', 'targets' or 'gradient step' runs.
+      timers: Makes the context in which 'act' or a part of a LearnerStep runs.
       xla: Whether XLA compiles acting.
       preferences: Preference function by which the agent acts, see acting.py.
       tie_break: See `acting.greedy_actions`.
@@ -99,6 +98,7 @@ class Agent:
         self.policy = acting.Policy(
             posterior, preferences, tie_break, xla=xla, name='Agent.preferences'
         )
+        self.learner_step = LearnerStep(update, learner, timers)
         self._timers = timers
         self._num_envs = num_envs
         self._rng = rng
@@ -246,14 +246,10 @@ class Agent:
             self._postponed = True
             return []
         self._postponed = False
-        with self._timers('targets'), errors_of(self.update, 'next_batch'):
-            batch, report = _checked(self.update, self.update.next_batch())
-        with self._timers('gradient step'), errors_of(self.learner, 'step'):
-            learned, errors = self.learner.step(batch)
-        if batch.ids is not None:
-            is_real = batch.weights > 0
-            self.replay.learned(batch.ids[is_real], errors[is_real])
-        return [{**learned, **report}]
+        report, ids, errors = self.learner_step()
+        if ids is not None:
+            self.replay.learned(ids, errors)
+        return [report]
 
     def _draw_heads(self, count):
         return self.posterior.draw_heads(count, self._rng)
@@ -289,33 +285,6 @@ def _evaluate_schedule(epsilon, agent_steps):
             f'{agent_steps}'
         )
     return value
-
-
-def _checked(update, result):
-    """The result of `update.next_batch()`; raises a UserError if it is not one."""
-    match result:
-        case (types.Batch() as batch, Mapping() as report):
-            pass
-        case _:
-            raise UserError(
-                f'{update} returned {reprlib.repr(result)} from next_batch, not a Batch and a dict'
-            )
-    rows, heads = max(1, len(batch.actions)), update.network.num_heads
-    for name, dtype, shape in (
-        ('observations', np.number, (rows, *np.shape(batch.observations)[1:])),
-        ('actions', np.integer, (rows,)),
-        ('targets', np.float32, (rows, heads)),
-        ('weights', np.float32, (rows,)),
-        ('masks', np.float32, (rows, heads)),
-        ('ids', np.integer, (rows,)),
-    ):
-        array = getattr(batch, name)
-        if name != 'ids' or array is not None:
-            check_array(update, 'next_batch', name, np.asarray(array), shape, dtype)
-    for name, value in report.items():
-        if np.asarray(value).dtype.kind not in 'biuf':
-            raise UserError(f'{update} returned {value!r} as {name!r} in its report, not a number')
-    return batch, report
 
 
 class _Recorder:

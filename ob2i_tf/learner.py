@@ -107,14 +107,18 @@ class QLearner(tf.Module):
         Raises:
           NotFiniteError: The loss is NaN or infinite; the weights are already corrupted.
         """
-        *means, errors = self.compiled_step(batch)(*batch[:-1])
-        loss, q_mean = map(float, means)
+        loss, q_mean, errors = self.compiled_step(batch)(*batch[:-1])
+        return self.report(loss, q_mean, batch.targets), errors.numpy()
+
+    def report(self, loss: Any, q_mean: Any, targets: Any) -> dict[str, float]:
+        """The report of a step, see `step`; raises a NotFiniteError like it."""
+        loss, q_mean = float(loss), float(q_mean)
         if not (np.isfinite(loss) and np.isfinite(q_mean)):
             raise NotFiniteError(
                 f'{self}: loss {loss}, mean Q-value {q_mean} at learner step {self.learner_steps}; '
-                f'targets of this batch: min {np.min(batch.targets)}, max {np.max(batch.targets)}'
+                f'targets of this batch: min {np.min(targets)}, max {np.max(targets)}'
             )
-        return {'loss': loss, 'q_mean': q_mean}, errors.numpy()
+        return {'loss': loss, 'q_mean': q_mean}
 
     def compiled_functions(self) -> list[Callable]:
         """The tf.functions whose traces a run counts."""

@@ -25,6 +25,7 @@ class Compiled:
 
     Attributes:
       function: The tf.function.
+      signature: See Args.
     """
 
     def __init__(
@@ -36,17 +37,18 @@ class Compiled:
         self.function = tf.function(
             function, input_signature=signature, jit_compile=xla or None, autograph=False
         )
-        self._has_signature = signature is not None
+        self.signature = signature
         self._traces: dict[tuple | None, Callable] = {}
 
     def __call__(self, *arguments: Any) -> Any:
         if tf.config.functions_run_eagerly():  # For debugging.
             return self.function(*arguments)
         tensors = [tf.convert_to_tensor(x) for x in arguments]
-        key = None if self._has_signature else tuple((x.dtype, *x.shape) for x in tensors)
+        signature = self.signature
+        key = tuple((x.dtype, *x.shape) for x in tensors) if signature is None else None
         if key not in self._traces:
             self._traces[key] = self.function.get_concrete_function(
-                *(() if self._has_signature else tensors)
+                *(tensors if signature is None else ())
             )
         return self._traces[key](*tensors)
 

@@ -136,10 +136,15 @@ class EnsembleUpdate(Update):
       mask_probability: Probability that a head learns from a transition, see `bootstrap_masks`.
       next_actions: Chooses a', maps Q-values [n, K, A] to actions [n, K].
 
+    Attributes:
+      compiled_batch: The method `batch`, compiled; set by subclasses.
+
     Raises:
       ValueError: An argument is out of range; the message names the binding.
       ConfigError: The bonus or the choice of a' cannot be traced.
     """
+
+    compiled_batch: Compiled
 
     def __init__(
         self,
@@ -174,6 +179,36 @@ class EnsembleUpdate(Update):
         self.next_actions = next_actions
         self._generator = tf.random.Generator.from_seed(self.seed)
         self._build_bonus()
+
+    def next_batch(self) -> tuple[types.Batch, dict[str, float]]:
+        """See Update; draws, then computes the batch in one compiled call."""
+        arrays, ids = self.draw()
+        columns, means = self.compiled_batch(*arrays)
+        batch = types.Batch(*(column.numpy() for column in columns))
+        padding = np.zeros(len(batch.actions) - len(ids), ids.dtype)
+        return batch._replace(ids=np.concatenate([ids, padding])), named_means(means)
+
+    @property
+    def draws_each_batch(self) -> bool:
+        """Whether each batch is `batch` of what `draw` returns."""
+        return True
+
+    def draw(self) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+        """Draws transitions from replay.
+
+        Returns:
+          The arguments of `batch`, and the ids [n] of the transitions, int64.
+        """
+        raise NotImplementedError
+
+    def batch(self, *arrays: tf.Tensor) -> tuple[tuple[tf.Tensor, ...], tf.Tensor]:
+        """The batch of the transitions drawn, to be traced.
+
+        Returns:
+          The columns of a Batch except the ids, whose first n rows are the transitions and whose
+          others are padding; and the numbers to report, see `named_means`.
+        """
+        raise NotImplementedError
 
     @property
     def trackables(self) -> dict[str, Any]:
@@ -319,16 +354,16 @@ class EpisodicUpdate(EnsembleUpdate):
         }
         self._pads_states = xla or bool(tf.config.list_physical_devices('GPU'))
         self._pending: _Pending | None = None
-        self._compiled_targets = Compiled(
-            self.episode_targets,
-            signature=[
-                tf.TensorSpec((None, *replay.observation_shape), replay.observation_dtype),
-                tf.TensorSpec([None], tf.int32),
-                tf.TensorSpec([None], tf.float32),
-                tf.TensorSpec([None], tf.float32),
-                tf.TensorSpec([None], tf.int32),
-            ],
-        )
+        signature = [
+            tf.TensorSpec((None, *replay.observation_shape), replay.observation_dtype),
+            tf.TensorSpec([None], tf.int32),
+            tf.TensorSpec([None], tf.float32),
+            tf.TensorSpec([None], tf.float32),
+            tf.TensorSpec([None], tf.int32),
+        ]
+        self._compiled_targets = Compiled(self.episode_targets, signature)
+        masks = tf.TensorSpec([None, network.num_heads], tf.float32)
+        self.compiled_batch = Compiled(self.batch, [*signature, masks])
 
     @property
     def ready(self) -> bool:
@@ -336,14 +371,35 @@ class EpisodicUpdate(EnsembleUpdate):
 
     def next_batch(self) -> tuple[types.Batch, dict[str, float]]:
         """See Update: up to `batch_size` rows (T if batching is 'episode'), padded to 8 n rows."""
+        if self.draws_each_batch:
+            return super().next_batch()
         report: dict[str, float] = {}
         if self._pending is None:
             self._pending, report = self.with_targets(self.draw_episodes())
         end = self._pending.end
-        start = max(0, end - self.batch_size) if self.batching == 'chunks' else 0
+        start = max(0, end - self.batch_size)
         rows = self._rows(self._pending, start, end)
         self._pending = self._pending._replace(end=start) if start else None
         return _pad(rows), report
+
+    @property
+    def draws_each_batch(self) -> bool:
+        """See EnsembleUpdate."""
+        return self.batching != 'chunks'
+
+    def draw(self) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+        """See EnsembleUpdate; complete episodes, for batchings other than 'chunks'."""
+        columns, ids = _in_succession(self.draw_episodes())
+        return (*columns, self._masks(ids)), ids
+
+    def batch(self, all_frames, actions, rewards, discounts, episode, masks):
+        """See EnsembleUpdate; arguments as in `episode_targets`, and the masks [n, K]."""
+        y, means = self.episode_targets(all_frames, actions, rewards, discounts, episode)
+        stacks = frames.stack_all(all_frames, self.replay.history)
+        starts = tf.range(tf.shape(actions)[0]) + self.replay.history * episode
+        columns = tf.gather(stacks, starts), actions, y, tf.ones_like(rewards), masks
+        missing = -tf.shape(actions)[0] % _ROW_MULTIPLE
+        return tuple(_pad_rows(column, missing) for column in columns), means
 
     def draw_episodes(self) -> list[types.Episode]:
         """Draws the episodes of the next batches, which are consumed from the end of the list."""
@@ -356,18 +412,12 @@ class EpisodicUpdate(EnsembleUpdate):
 
     def with_targets(self, episodes: list[types.Episode]) -> tuple[_Pending, dict[str, float]]:
         """The transitions of episodes with their targets, and the report."""
-        all_frames = np.concatenate([x for e in episodes for x in (e.context, e.observations)])
-        actions, rewards, discounts = (
-            np.concatenate(column)
-            for column in zip(*((e.actions, e.rewards, e.discounts) for e in episodes))
-        )
-        ids = np.concatenate([e.first_id + np.arange(len(e.actions)) for e in episodes])
-        episode = np.repeat(
-            np.arange(len(episodes), dtype=np.int32), [len(e.actions) for e in episodes]
-        )
-        y, means = self._compiled_targets(all_frames, actions, rewards, discounts, episode)
+        columns, ids = _in_succession(episodes)
+        all_frames, actions, *_, episode = columns
+        y, means = self._compiled_targets(*columns)
         starts = np.arange(len(actions)) + self.replay.history * episode
-        return _Pending(all_frames, starts, actions, y.numpy(), ids, len(actions)), _report(means)
+        pending = _Pending(all_frames, starts, actions, y.numpy(), ids, len(actions))
+        return pending, named_means(means)
 
     def _rows(self, pending, start, end):
         starts = pending.stack_starts[start:end]
@@ -431,8 +481,7 @@ class EpisodicUpdate(EnsembleUpdate):
         seed = self._generator.make_seeds()[:, 0]
         count = chunks.num_rows(all_frames) - context
         if self._pads_states:
-            missing = -count % _STATE_MULTIPLE
-            all_frames = tf.pad(all_frames, [[0, missing]] + [[0, 0]] * (len(all_frames.shape) - 1))
+            all_frames = _pad_rows(all_frames, -count % _STATE_MULTIPLE)
         q_values = chunks.map_chunks(
             lambda start, end: self._passes[network](all_frames[start : end + context], seed),
             chunks.num_rows(all_frames) - context,
@@ -455,7 +504,8 @@ class EpisodicUpdate(EnsembleUpdate):
             self._pending = _Pending(**{**arrays, 'end': int(arrays['end'])})  # type: ignore[arg-type]
 
     def compiled_functions(self) -> list[Callable]:
-        return [self._compiled_targets.function]
+        used = self.compiled_batch if self.draws_each_batch else self._compiled_targets
+        return [used.function]
 
 
 @gin.configurable(denylist=['double_q_values', 'seed', 'xla'])
@@ -509,24 +559,20 @@ class TransitionUpdate(EnsembleUpdate):
             )
         self.n_steps = n_steps
         self.double_q = double_q
-        self._compiled_targets = Compiled(self._targets, xla=xla)
+        self.compiled_batch = Compiled(self.batch, xla=xla)
 
-    def next_batch(self) -> tuple[types.Batch, dict[str, float]]:
-        """See Update: `batch_size` rows, drawn uniformly."""
-        rows = self.replay.sample_transitions(self.batch_size, self.n_steps)
-        y, means = self._compiled_targets(*rows[:-1])
-        batch = types.Batch(
-            rows.observations,
-            rows.actions,
-            y.numpy(),
-            weights=np.ones(self.batch_size, np.float32),
-            masks=self._masks(rows.ids),
-            ids=rows.ids,
-        )
-        return batch, _report(means)
+    def draw(self) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+        """See EnsembleUpdate; `batch_size` transitions, drawn uniformly."""
+        *rows, ids = self.replay.sample_transitions(self.batch_size, self.n_steps)
+        return (*rows, self._masks(ids)), ids
+
+    def batch(self, observations, actions, rewards, discounts, next_observations, masks):
+        """See EnsembleUpdate; arguments as in Transitions, and the masks [n, K]."""
+        y, means = self._targets(observations, actions, rewards, discounts, next_observations)
+        return (observations, actions, y, tf.ones_like(rewards), masks), means
 
     def compiled_functions(self) -> list[Callable]:
-        return [self._compiled_targets.function]
+        return [self.compiled_batch.function]
 
     def _targets(self, observations, actions, rewards, discounts, next_observations):
         history, seeds = self.replay.history, tf.unstack(self._generator.make_seeds(3), axis=1)
@@ -621,7 +667,8 @@ def bonus_effects(experience, reward_bonus, next_bonus, optimistic_actions):
     )
 
 
-def _report(means):
+def named_means(means: tf.Tensor) -> dict[str, float]:
+    """The report of `Update.next_batch`; without the means that are NaN, those of no rows."""
     means = dict(zip(_MEANS + _BONUS_MEANS, map(float, means.numpy())))
     return {name: mean for name, mean in means.items() if not np.isnan(mean)}
 
@@ -639,6 +686,24 @@ def tail(episode: types.Episode, at_most: int) -> types.Episode:
         kept[:context],
         episode.first_id + start,
     )
+
+
+def _in_succession(episodes):
+    """The arguments of `EpisodicUpdate.episode_targets`, and the ids [n] of the transitions."""
+    lengths = [len(e.actions) for e in episodes]
+    columns = (
+        np.concatenate([x for e in episodes for x in (e.context, e.observations)]),
+        np.concatenate([e.actions for e in episodes]),
+        np.concatenate([e.rewards for e in episodes]),
+        np.concatenate([e.discounts for e in episodes]),
+        np.repeat(np.arange(len(episodes), dtype=np.int32), lengths),
+    )
+    return columns, np.concatenate([e.first_id + np.arange(len(e.actions)) for e in episodes])
+
+
+def _pad_rows(x, count):
+    """Appends `count` rows of zeros to a tensor."""
+    return tf.pad(x, [[0, count]] + [[0, 0]] * (len(x.shape) - 1))
 
 
 def _pad(batch):

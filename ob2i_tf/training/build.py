@@ -84,7 +84,8 @@ class Parts(NamedTuple):
     def num_traces(self) -> int:
         """Number of times that TensorFlow traced compiled functions."""
         policies = self.agent.policy, self.evaluation_policy
-        parts: tuple[Any, ...] = self.learner, self.posterior, self.update, *policies
+        steps = self.learner, self.update, self.agent.learner_step
+        parts: tuple[Any, ...] = *steps, self.posterior, *policies
         return sum(
             function.experimental_get_tracing_count()
             for part in parts
