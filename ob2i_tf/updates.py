@@ -294,7 +294,8 @@ class EpisodicUpdate(EnsembleUpdate):
       batching: 'chunks', see above; 'episode', one batch per whole episode, as in Algorithm 2; or
         'pooled', `batch_size` transitions from as many episodes as needed, all complete except the
         last, of which only the tail is used.
-      chunk_size: States per pass of a network when targets are computed.
+      chunk_size: With the batching 'chunks', states per pass of a network when targets are
+        computed. The others learn from all rows in one pass, and compute targets likewise.
     """
 
     def __init__(
@@ -354,15 +355,16 @@ class EpisodicUpdate(EnsembleUpdate):
         }
         self._pads_states = xla or bool(tf.config.list_physical_devices('GPU'))
         self._pending: _Pending | None = None
+        rows = batch_size if batching == 'pooled' else None
         signature = [
             tf.TensorSpec((None, *replay.observation_shape), replay.observation_dtype),
-            tf.TensorSpec([None], tf.int32),
-            tf.TensorSpec([None], tf.float32),
-            tf.TensorSpec([None], tf.float32),
-            tf.TensorSpec([None], tf.int32),
+            tf.TensorSpec([rows], tf.int32),
+            tf.TensorSpec([rows], tf.float32),
+            tf.TensorSpec([rows], tf.float32),
+            tf.TensorSpec([rows], tf.int32),
         ]
         self._compiled_targets = Compiled(self.episode_targets, signature)
-        masks = tf.TensorSpec([None, network.num_heads], tf.float32)
+        masks = tf.TensorSpec([rows, network.num_heads], tf.float32)
         self.compiled_batch = Compiled(self.batch, [*signature, masks])
 
     @property
@@ -482,6 +484,8 @@ class EpisodicUpdate(EnsembleUpdate):
         count = chunks.num_rows(all_frames) - context
         if self._pads_states:
             all_frames = _pad_rows(all_frames, -count % _STATE_MULTIPLE)
+        if self.draws_each_batch:
+            return self._passes[network](all_frames, seed)[:count]
         q_values = chunks.map_chunks(
             lambda start, end: self._passes[network](all_frames[start : end + context], seed),
             chunks.num_rows(all_frames) - context,
