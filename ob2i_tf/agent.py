@@ -2,8 +2,8 @@
 
 The path of a transition: `act` chooses an action by a preference over the heads' Q-values
 (acting.py). `observe` appends the outcome to the episode in progress, and adds a finished Episode
-to replay (replay.py). `learn` takes a learner step (learning.py): the update draws transitions from
-replay and computes their bonuses and targets, as a Batch (updates.py, bonuses.py, targets.py), and
+to replay (replay.py). `learn` takes a learner step (learner_step.py): the update draws transitions
+from replay and computes their bonuses and targets, as a Batch (updates.py, bonuses.py, targets.py);
 the learner takes one gradient step on that Batch (learner.py).
 """
 
@@ -18,7 +18,7 @@ from absl import logging
 
 from ob2i_tf import acting, frames, types
 from ob2i_tf.errors import ConfigError
-from ob2i_tf.learning import LearnerStep
+from ob2i_tf.learner_step import LearnerStep
 from ob2i_tf.parameters import AtLeast, Within, checked
 
 _Period = Annotated[int, AtLeast(1)]  # Agent steps.

@@ -108,10 +108,14 @@ def errors_of(part: Any, call: str) -> Iterator[None]:
         raise
     except Exception as error:
         traceback.print_exc()
-        reason = str(error)
-        if isinstance(error, tf.errors.OpError):  # The line before those on the graph's node.
-            reason = re.split(r'\n\t \[\[|\[Op:', reason)[0].rstrip().rpartition('\n')[2]
+        reason = _message(error) if isinstance(error, tf.errors.OpError) else str(error)
         raise UserError(f'{part} raised {type(error).__name__} in {call}: {reason}') from error
+
+
+def _message(error):
+    """What TensorFlow's error says, without the graph's node."""
+    text = re.split(r'\n\t \[\[|\[Op:|, node name:', error.message)[0]
+    return re.sub(r'\{\{.*\}\} *', '', text.rstrip().rpartition('\n')[2])
 
 
 def _fits(found, expected):

@@ -1,8 +1,14 @@
 """A chain of states, small enough to learn in seconds."""
 
-import numpy as np
+import functools
 
-from ob2i_tf import types
+import numpy as np
+import tensorflow as tf
+
+from ob2i_tf import acting, networks, optimizers, posteriors, types
+from ob2i_tf.learner import QLearner
+from ob2i_tf.replay import EpisodeReplay
+from tests import atari
 
 
 class Chain:
@@ -37,6 +43,48 @@ class Chain:
         self._at[over] = self._steps[over] = 0
         info = {'final_obs': final, 'game_over': over}
         return self.observations, rewards, terminated, truncated, info
+
+
+def agent(
+    num_envs=1,
+    num_networks=None,
+    network=None,
+    optimizer=None,
+    learner=None,
+    posterior=posteriors.EnsemblePosterior,
+    posterior_settings=None,
+    update=atari.TransitionUpdate,
+    update_settings=None,
+    epsilon=0.0,
+    **keywords,
+):
+    """An agent for a Chain, built as Runner builds it."""
+    pair = []
+    for seed in (1, 2):
+        if num_networks:
+            net = networks.IndependentQNetworks(2, num_networks=num_networks, seed=seed)
+        else:
+            settings = {'num_heads': 1, 'hidden_units': 32, 'conv_layers': (), **(network or {})}
+            net = networks.MultiHeadQNetwork(2, seed=seed, **settings)
+        pair.append(networks.build(net, (5,), tf.float32))
+    replay = EpisodeReplay((5,), 10_000, seed=0, observation_dtype=np.float32)
+    optimizer = optimizer or functools.partial(optimizers.adam, 1e-2)
+    learner = QLearner(*pair, seed=3, optimizer=optimizer, **(learner or {}))
+    believed = posterior(*pair, replay, num_envs, 4, **(posterior_settings or {}))
+    update_settings = {'batch_size': 12, **(update_settings or {})}
+    update = update(replay, *pair, believed.double_q_values, seed=5, **update_settings)
+    rng = np.random.default_rng(6)
+    keywords = {
+        'preferences': acting.mean_preferences,
+        'discount': 0.8,
+        'learning_starts': 80,
+        'train_period': 1,
+        'target_period': 10,
+        **keywords,
+    }
+    return atari.Agent(
+        learner, believed, update, replay, num_envs, rng, epsilon=lambda _: epsilon, **keywords
+    )
 
 
 def play(agent, env, agent_steps):

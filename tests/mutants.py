@@ -43,6 +43,7 @@ MODULES = (
     'updates',
     'released',
     'learner',
+    'learner_step',
     'agent',
     'schedules',
     'optimizers',

@@ -18,7 +18,7 @@ from ob2i_tf import (
     updates,
 )
 from ob2i_tf.errors import ConfigError, UserError
-from ob2i_tf.learner import QLearner, huber
+from ob2i_tf.learner import huber
 from ob2i_tf.replay import EpisodeReplay
 from tests import atari, chain
 
@@ -315,48 +315,6 @@ def test_impossible_settings_are_refused():
 # Methods on a chain.
 
 
-def on_a_chain(
-    num_envs=1,
-    num_networks=None,
-    network=None,
-    optimizer=None,
-    learner=None,
-    posterior=posteriors.EnsemblePosterior,
-    posterior_settings=None,
-    update=atari.TransitionUpdate,
-    update_settings=None,
-    epsilon=0.0,
-    **keywords,
-):
-    """An agent built as Runner builds it."""
-    pair = []
-    for seed in (1, 2):
-        if num_networks:
-            net = networks.IndependentQNetworks(2, num_networks=num_networks, seed=seed)
-        else:
-            settings = {'num_heads': 1, 'hidden_units': 32, 'conv_layers': (), **(network or {})}
-            net = networks.MultiHeadQNetwork(2, seed=seed, **settings)
-        pair.append(networks.build(net, (5,), tf.float32))
-    replay = EpisodeReplay((5,), 10_000, seed=0, observation_dtype=np.float32)
-    optimizer = optimizer or functools.partial(optimizers.adam, 1e-2)
-    learner = QLearner(*pair, seed=3, optimizer=optimizer, **(learner or {}))
-    believed = posterior(*pair, replay, num_envs, 4, **(posterior_settings or {}))
-    update_settings = {'batch_size': 12, **(update_settings or {})}
-    update = update(replay, *pair, believed.double_q_values, seed=5, **update_settings)
-    rng = np.random.default_rng(6)
-    keywords = {
-        'preferences': acting.mean_preferences,
-        'discount': 0.8,
-        'learning_starts': 80,
-        'train_period': 1,
-        'target_period': 10,
-        **keywords,
-    }
-    return atari.Agent(
-        learner, believed, update, replay, num_envs, rng, epsilon=lambda _: epsilon, **keywords
-    )
-
-
 class Changed(updates.TransitionUpdate):
     """Another result of `next_batch`."""
 
@@ -367,7 +325,7 @@ class Changed(updates.TransitionUpdate):
 @pytest.fixture(scope='module')
 def with_changed():
     """An agent with a `Changed` update; each learner step draws 12 transitions."""
-    agent = on_a_chain(update=Changed, network={'num_heads': 2}, learning_starts=0)
+    agent = chain.agent(update=Changed, network={'num_heads': 2}, learning_starts=0)
     agent.update.change = lambda batch, report: (batch, report)
     chain.play(agent, chain.Chain(), 13)
     return agent
@@ -480,7 +438,7 @@ def failing(q_values):
 )
 def test_a_statistic_that_goes_wrong_is_named(statistic, reason, capfd):
     settings = {'bonus': bonuses.UcbBonus(statistic), 'alpha_1': 1.0}
-    agent = on_a_chain(update_settings=settings, network={'num_heads': 2}, learning_starts=12)
+    agent = chain.agent(update_settings=settings, network={'num_heads': 2}, learning_starts=12)
     with pytest.raises(UserError) as error:
         chain.play(agent, chain.Chain(), 14)
     assert str(error.value) == (
@@ -579,7 +537,7 @@ def test_every_method_learns_a_chain(name, small_networks):
     update_settings = dict(settings.get('update_settings', {}))
     if 'bonus' in update_settings:
         update_settings['bonus'] = update_settings['bonus']()
-    agent = on_a_chain(**{**settings, 'update_settings': update_settings})
+    agent = chain.agent(**{**settings, 'update_settings': update_settings})
     for network in (agent.posterior.network, agent.posterior.target_network):
         prefer_left(network)
     assert not chain.reaches_the_goal(mean_values(agent))
@@ -599,7 +557,7 @@ def prefer_left(network):
 
 @pytest.mark.parametrize('num_envs', [1, 2])
 def test_adaptive_learners_take_turns_over_games(num_envs, small_networks):
-    agent = on_a_chain(num_envs, **{**METHODS['ebu_adaptive'], 'learning_starts': 1000})
+    agent = chain.agent(num_envs, **{**METHODS['ebu_adaptive'], 'learning_starts': 1000})
     heads = chain.play(agent, chain.Chain(num_envs), 200)
     assert len(heads) > 15
     assert heads == [game % 3 for game in range(len(heads))]
@@ -607,7 +565,7 @@ def test_adaptive_learners_take_turns_over_games(num_envs, small_networks):
 
 
 def test_the_score_belongs_to_the_learner_that_played(small_networks):
-    agent = on_a_chain(2, **{**METHODS['ebu_adaptive'], 'learning_starts': 40})
+    agent = chain.agent(2, **{**METHODS['ebu_adaptive'], 'learning_starts': 40})
     env, scores = chain.Chain(2), np.zeros(3)
     observations = env.observations
     agent.begin(observations)
@@ -640,7 +598,7 @@ def test_a_posterior_sees_each_step_as_it_was(timeout_is_terminal):
         def target_updated(self):
             self.copies += 1
 
-    agent = on_a_chain(
+    agent = chain.agent(
         2,
         posterior=Witness,
         network={'num_heads': 4},

@@ -45,6 +45,7 @@ ORDER = (
     'updates',
     'released',
     'learner',
+    'learner_step',
     'training',
     'training.system',
     'training.disk',
