@@ -72,7 +72,13 @@ setup(
         'psutil>=5.9',
     ],
     extras_require={
-        'analysis': ['pandas>=2.2,<3', 'matplotlib>=3.8', 'rliable>=1.2,<1.3', 'jinja2>=3.1.2,<4'],
+        'analysis': [
+            'pandas>=2.2,<3',
+            'matplotlib>=3.8',
+            'rliable>=1.2,<1.3',
+            'jinja2>=3.1.2,<4',
+            'imageio-ffmpeg>=0.6,<1',
+        ],
         'cuda': ['tensorflow[and-cuda]>=2.21,<2.22'],
         'deepsea': ['bsuite>=0.3.5,<0.4'],
         'demo': ['bsuite>=0.3.5,<0.4', 'jinja2>=3.1.2,<4'],

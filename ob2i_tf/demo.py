@@ -61,28 +61,39 @@ def trials(base_dir: str | Path, seed: int) -> dict[str, sweep.Trial]:
 
 
 def train(runs: dict[str, sweep.Trial], processes: int) -> list[sweep.Trial]:
-    """Trains the incomplete runs, with a line of progress each; returns those still incomplete.
+    """Trains the incomplete runs, with a progress bar each; returns those still incomplete.
+
+    Where stderr is not a terminal, each run prints a line per iteration instead.
 
     Args:
       runs: {method: run}.
       processes: Maximum number of simultaneous runs, each with one thread.
     """
+    total = ITERATIONS * EPISODES_PER_ITERATION
     bars = {
         method: tqdm(
             desc=f'{method:<8}',
-            total=ITERATIONS * EPISODES_PER_ITERATION,
+            total=total,
+            disable=not sys.stderr.isatty(),
             position=position,
             bar_format='{desc}{bar:30}{n:>5}/{total} episodes{postfix}',
         )
         for position, method in enumerate(runs)
     }
+    printed = dict.fromkeys(runs, 0)  # Iterations.
 
     def show(running: list[sweep.Trial]) -> None:
         del running
         for method, bar in bars.items():
             found = treasures(runs[method].folder)
-            bar.set_postfix_str(f'treasure found {sum(found)} times', refresh=False)
+            text = f'treasure found {sum(found)} times'
+            bar.set_postfix_str(text, refresh=False)
             bar.update(len(found) - bar.n)
+            iterations = len(found) // EPISODES_PER_ITERATION
+            if bar.disable and iterations > printed[method]:
+                printed[method] = iterations
+                line = f'{method:<8} {len(found):>5}/{total} episodes, {text}'
+                print(line, file=sys.stderr, flush=True)
 
     complaints: list[str] = []
 

@@ -1,13 +1,17 @@
 """The demo: three short runs, the page about them, and a failed run."""
 
+import contextlib
 import json
 import re
 import shutil
+import subprocess
+import sys
 
 import pytest
 
 from ob2i_tf import demo
 from tests.browser import browser, needs_browser  # noqa: F401, a fixture
+from tests.terminal import Terminal
 
 EPISODES = 100
 
@@ -48,6 +52,27 @@ def test_a_second_demo_trains_nothing(finished, capsys):
     assert str(finished / 'demo.html') in printed
     program, flag = re.search('Next: (.*) (--gin_files=.*)', printed).groups()
     assert shutil.which(program) and flag == '--gin_files=ob2i_atari_small.gin'
+
+
+def test_a_pipe_gets_a_line_per_iteration(finished):
+    code = (
+        'import sys; from ob2i_tf import demo; demo.SIZE, demo.ITERATIONS = 4, 1;'
+        "sys.exit(demo.main(['--seed=1', '--base_dir=.']))"
+    )
+    ended = subprocess.run(
+        [sys.executable, '-c', code], cwd=finished, stderr=subprocess.PIPE, check=True
+    )
+    printed = ended.stderr.decode()
+    assert '\r' not in printed and '\x1b' not in printed
+    for line, method in zip(printed.splitlines(), demo.METHODS, strict=True):
+        assert re.fullmatch(rf'{method} +100/100 episodes, treasure found \d+ times', line)
+
+
+def test_a_terminal_gets_bars(finished):
+    with contextlib.redirect_stderr(Terminal()) as terminal:
+        assert demo.main([f'--base_dir={finished}', '--seed=1']) == 0
+    for method in demo.METHODS:
+        assert re.search(rf'\r{method} +[█#]+ +100/100 episodes, treasure', terminal.getvalue())
 
 
 def test_a_failed_run_is_reported_with_its_last_line(finished, tmp_path, capsys, monkeypatch):

@@ -2,8 +2,9 @@
 
   python -m ob2i_tf.analysis.episode runs/ob2i_atari/Breakout/seed0 --out viewer
 
-Writes a figure, a page and a video. The run may be in progress. Its folder is not changed, unless
---out is in it; the report links to RUN/viewer/episode.html.
+Writes a figure, a page and a video: episode.mp4, or episode.gif without the package imageio-ffmpeg.
+The run may be in progress. Its folder is not changed, unless --out is in it; the report links to
+RUN/viewer/episode.html.
 """
 
 import base64
@@ -12,10 +13,11 @@ import functools
 import io
 import itertools
 import os
+import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple, cast
 
 import numpy as np
 
@@ -32,6 +34,8 @@ with cli.extra('analysis'):
     from ob2i_tf.analysis.templates import render
 
 NUM_SPIKES = 8  # As in the paper's figure on VideoPinball.
+STEPS_PER_SECOND = 15  # Of the video, unless the environment has a speed.
+_WIDTH, _HEIGHT, _STRIP = 252, 252, 84  # Pixels: the frame, and the curve below it.
 _BLUE, _RED = figures.COLOURS[:2]
 
 
@@ -51,6 +55,7 @@ class Recording(NamedTuple):
       cells: [T, 2] int in a maze, else None.
       walls: [rows, columns] bool in a maze, else None.
       finished: Whether the game ended.
+      steps_per_second: Speed of the game, in agent steps.
     """
 
     title: str
@@ -65,6 +70,7 @@ class Recording(NamedTuple):
     cells: np.ndarray | None = None
     walls: np.ndarray | None = None
     finished: bool = True
+    steps_per_second: float = STEPS_PER_SECOND
 
 
 def record(run, seed=0, max_steps=3000, allow_imports=()) -> Recording:
@@ -102,6 +108,7 @@ def record(run, seed=0, max_steps=3000, allow_imports=()) -> Recording:
             if finished_games:
                 break
         names = env.metadata.get('action_names')
+        steps_per_second = env.metadata.get('render_fps') or STEPS_PER_SECOND
     q_values = np.array(q_values)
     return Recording(
         title=f'{agent.task}, {run}, {agent.agent_steps:,} agent steps',
@@ -116,6 +123,7 @@ def record(run, seed=0, max_steps=3000, allow_imports=()) -> Recording:
         cells=np.array(cells) if maze else None,
         walls=maze.walls if maze else None,
         finished=bool(finished_games),
+        steps_per_second=steps_per_second,
     )
 
 
@@ -222,36 +230,81 @@ def maze_figure(recording):
         )
 
 
-def video(recording, steps, path, max_frames=500):
-    """Writes a GIF: the frame above the curve with a cursor; for a long game, every n-th step.
+def pictures(recording, steps, stride=1) -> Iterator[Image.Image]:
+    """Pictures of a video: the frame above the curve with a cursor, for every `stride`-th step.
 
     Args:
       recording: Recording.
       steps: Steps of the spikes, which are marked on the curve.
-      path: Path of the GIF.
-      max_frames: Largest number of frames in the GIF.
+      stride: Steps per picture.
     """
-    stride = -(-len(recording.frames) // max_frames)
-    width, height, strip = 252, 252, 84
-    x = np.linspace(6, width - 6, max(2, len(recording.bonuses)))
+    x = np.linspace(6, _WIDTH - 6, max(2, len(recording.bonuses)))
     share = (recording.bonuses - recording.bonuses.min()) / (np.ptp(recording.bonuses) or 1)
-    y = height + strip - 8 - share * (strip - 16)
-    background = Image.new('RGB', (width, height + strip), 'white')
+    y = _HEIGHT + _STRIP - 8 - share * (_STRIP - 16)
+    background = Image.new('RGB', (_WIDTH, _HEIGHT + _STRIP), 'white')
     draw = ImageDraw.Draw(background)
     draw.line(list(zip(x, y)) if len(y) > 1 else [], fill=_BLUE)
     for step in steps:
         draw.circle((x[step], y[step]), 2, fill=_RED)
-    images = []
     for step in range(0, len(recording.frames), stride):
         image = background.copy()
         frame = Image.fromarray(recording.frames[step]).convert('RGB')
-        image.paste(frame.resize((width, height), Image.Resampling.NEAREST))
-        cursor = [x[step], height + 2, x[step], height + strip - 2]
+        image.paste(frame.resize((_WIDTH, _HEIGHT), Image.Resampling.NEAREST))
+        cursor = [x[step], _HEIGHT + 2, x[step], _HEIGHT + _STRIP - 2]
         ImageDraw.Draw(image).line(cursor, fill=figures.INK)
-        images.append(image.quantize(32, dither=Image.Dither.NONE))
-    images[0].save(
-        path, save_all=True, append_images=images[1:], optimize=False, duration=66, loop=0
+        yield image
+
+
+def encoder() -> str | None:
+    """Path of ffmpeg from the package imageio-ffmpeg; None without it."""
+    try:
+        import imageio_ffmpeg
+
+        return imageio_ffmpeg.get_ffmpeg_exe()
+    except (ModuleNotFoundError, RuntimeError):  # The latter: built from source, without ffmpeg.
+        return None
+
+
+def write_mp4(recording, steps, path, ffmpeg):
+    """Writes all steps at the speed of the game: H.264 in the colours that all browsers show.
+
+    Args:
+      recording: Recording.
+      steps: Steps of the spikes.
+      path: Path of the video.
+      ffmpeg: Path of ffmpeg.
+
+    Raises:
+      UserError: ffmpeg failed; it has printed why.
+    """
+    command = [ffmpeg, '-v', 'error', '-nostdin', '-y']
+    command += ['-f', 'rawvideo', '-pix_fmt', 'rgb24', '-s', f'{_WIDTH}x{_HEIGHT + _STRIP}']
+    command += ['-r', str(recording.steps_per_second), '-i', 'pipe:']
+    command += ['-c:v', 'libx264', '-pix_fmt', 'yuv420p', '-movflags', '+faststart']
+    command += [f'file:{path}']  # Or a colon in the path would name a protocol.
+    process = subprocess.Popen(command, stdin=subprocess.PIPE)
+    with contextlib.suppress(BrokenPipeError), process, cast(BinaryIO, process.stdin) as pipe:
+        for image in pictures(recording, steps):
+            pipe.write(image.tobytes())
+    if process.returncode:
+        raise UserError(f'{path}: ffmpeg ended with {process.returncode}')
+
+
+def write_gif(recording, steps, path, max_frames=500):
+    """Writes a GIF; of a long game every n-th step, which shows it n times as fast.
+
+    Args:
+      recording: Recording.
+      steps: Steps of the spikes.
+      path: Path of the GIF.
+      max_frames: Largest number of frames in the GIF.
+    """
+    stride = -(-len(recording.frames) // max_frames)
+    first, *others = (
+        image.quantize(32, dither=Image.Dither.NONE) for image in pictures(recording, steps, stride)
     )
+    duration = 1000 / recording.steps_per_second  # ms
+    first.save(path, save_all=True, append_images=others, optimize=False, duration=duration, loop=0)
 
 
 def viewer(recording, steps, figure) -> str:
@@ -311,7 +364,11 @@ def write(recording, out) -> Path:
     in_maze = recording.walls is not None
     figure = maze_figure(recording) if in_maze else spike_figure(recording, steps)
     figure.save(out)
-    video(recording, steps, out / 'episode.gif')
+    ffmpeg = encoder()
+    if ffmpeg:
+        write_mp4(recording, steps, out / 'episode.mp4', ffmpeg)
+    else:
+        write_gif(recording, steps, out / 'episode.gif')
     path = out / 'episode.html'
     path.write_text(viewer(recording, steps, figure), encoding='utf-8')
     return path

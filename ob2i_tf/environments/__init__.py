@@ -27,6 +27,7 @@ stream.
   max_episode_steps (default 0, unknown): Agent steps of the longest game.
   shortest_path (default None): Agent steps of the shortest path to the goal, in mazes.
   action_names (default None): The names of the A actions.
+  render_fps (default 15): Agent steps per second in a video.
 """
 
 import difflib

@@ -22,6 +22,7 @@ from ob2i_tf.environments import games
 from ob2i_tf.parameters import AtLeast, Within, checked
 
 _SIZE = 84  # pixels
+_FRAMES_PER_SECOND = 60  # Of the console.
 _NO_LIMIT = 2**31 - 1  # frames
 _IN_ONE_CALL = 108_000  # Frames, 30 minutes of play; no signal interrupts a call of ALE.
 
@@ -89,6 +90,7 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
             'autoreset_mode': AutoresetMode.SAME_STEP,
             'frames_per_step': frame_skip,
             'history': history,
+            'render_fps': _FRAMES_PER_SECOND / frame_skip,
         }
         shape = (_SIZE, _SIZE) + ((history,) if history > 1 else ())
         self.single_observation_space = spaces.Box(0, 255, shape, np.uint8)

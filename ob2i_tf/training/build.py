@@ -304,32 +304,34 @@ def check_memory(replay: EpisodeReplay) -> None:
     logging.info('replay: %s (machine: %.1f GB)', size, machine / 1e9)
 
 
-def warn_of_long_games(parts: Parts, training_steps: int, evaluation_steps: int) -> None:
-    """Warns of limits that the longest games exceed.
+def report_long_games(parts: Parts, training_steps: int, evaluation_steps: int) -> None:
+    """Logs limits that the longest games exceed; warns of the one that would end the run.
 
     Args:
       parts: Parts of the run.
       training_steps, evaluation_steps: Agent steps per environment and iteration.
     """
     longest, capacity = parts.environment.max_episode_steps, parts.replay.capacity_transitions
-    for limit, warning in (
-        (
-            training_steps,
-            'Training cuts games off after %s agent steps, Runner.training_steps / num_envs',
-        ),
-        (
-            evaluation_steps,
-            'Evaluations count no game of more than %s agent steps, '
-            'Runner.evaluation_steps / evaluation_envs',
-        ),
-        (
-            capacity,
+    limits = [
+        text.format(limit)
+        for limit, text in (
+            (training_steps, 'training plays up to {:,} of one (Runner.training_steps / num_envs)'),
+            (
+                evaluation_steps,
+                'evaluations count games of up to {:,} (Runner.evaluation_steps / evaluation_envs)',
+            ),
+        )
+        if 0 < limit < longest
+    ]
+    if limits:
+        logging.info('Games can reach %s agent steps: %s.', f'{longest:,}', ', '.join(limits))
+    if 0 < capacity < longest:
+        logging.warning(
             'The run will stop at an episode of more than %s agent steps, '
-            'EpisodeReplay.capacity_transitions',
-        ),
-    ):
-        if 0 < limit < longest:
-            logging.warning(f'{warning}; games can reach %s.', f'{limit:,}', f'{longest:,}')
+            'EpisodeReplay.capacity_transitions; games can reach %s.',
+            f'{capacity:,}',
+            f'{longest:,}',
+        )
 
 
 def _check_factory(name: str, part, kind: type) -> None:

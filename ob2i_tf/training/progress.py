@@ -1,4 +1,7 @@
-"""What a run shows while it runs: a progress bar, the time it takes, and its last lines."""
+"""What a run shows while it runs: a progress bar, the time it takes, and its last lines.
+
+Where stderr is not a terminal, as in a log file, a line per minute replaces the bar.
+"""
 
 import collections
 import math
@@ -24,6 +27,10 @@ _LOSS_STEPS = 100  # Learner steps over which the loss is smoothed.
 
 def _interval():
     return 1 if sys.stderr.isatty() else 60  # Seconds.
+
+
+def _print_line(text):
+    tqdm.tqdm.write(text, file=sys.stderr)
 
 
 class Pace:
@@ -83,7 +90,8 @@ class ProgressBar:
         self._clock, self._pace = clock, Pace(clock)
         self._loss = math.nan
         self._scores: collections.deque[float] = collections.deque(maxlen=_GAMES)
-        self._next = self._clock() + _interval()
+        self._start = self._clock()
+        self._next = self._start + _interval()
         self._rate, self._epsilon = math.nan, math.nan
         self._forecast = False
         self._bar = tqdm.tqdm(
@@ -91,6 +99,7 @@ class ProgressBar:
             initial=done,
             unit=unit,
             unit_scale=True,
+            disable=not sys.stderr.isatty(),
             dynamic_ncols=True,
             bar_format='{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} {unit} [{elapsed}{postfix}]',
         )
@@ -128,6 +137,12 @@ class ProgressBar:
             self._show()
 
     def _show(self):
+        if self._bar.disable:
+            _print_line(
+                f'{100 * self._frames // self._total}% of {self._total:,} {self._unit}, '
+                f'{duration(self._clock() - self._start)}: {self.text()}'
+            )
+            return
         self._bar.n = self._frames
         self._bar.set_postfix_str(self.text())
 
@@ -157,6 +172,8 @@ def bar_of_run(parts: build.Parts, agent_steps: int) -> ProgressBar:
 
 def bar_of(steps: Iterable, total: int, label: str) -> Iterable:
     """Iterates over steps with a temporary progress bar, shown if it takes some time."""
+    if not sys.stderr.isatty():
+        return _lines_of(steps, total, label)
     return tqdm.tqdm(
         steps,
         desc=label,
@@ -167,6 +184,15 @@ def bar_of(steps: Iterable, total: int, label: str) -> Iterable:
         mininterval=_interval(),
         delay=_interval(),
     )
+
+
+def _lines_of(steps, total, label):
+    due = time.monotonic() + _interval()
+    for number, step in enumerate(steps):
+        if time.monotonic() >= due:
+            due = time.monotonic() + _interval()
+            _print_line(f'{label}: {number:,} of {total:,} steps')
+        yield step
 
 
 def forecast(frames: int, rate: float, unit: str, gpu: bool) -> str:

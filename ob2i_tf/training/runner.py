@@ -156,7 +156,7 @@ class Runner:
         )
         self._total_steps = num_iterations * training_steps
         self.parts.agent.check_schedule(self._total_steps)
-        build.warn_of_long_games(
+        build.report_long_games(
             self.parts, training_steps // num_envs, evaluation_steps // evaluation_envs
         )
         self._evaluation = evaluation.Evaluation(

@@ -1,18 +1,22 @@
 """A game of a real, tiny run is recorded, its folder stays as it was, and its page is used."""
 
 import shutil
+import sys
 import time
 
 import gin
 import numpy as np
 import pytest
+from PIL import Image
 
 from ob2i_tf.analysis import episode
+from ob2i_tf.errors import UserError
 from ob2i_tf.training.restore import restore
 from tests.browser import browser, needs_browser  # noqa: F401, a fixture
 from tests.training.test_runner import newest, run
 
 STEPS = 40  # After which the run's configuration ends a game.
+needs_encoder = pytest.mark.skipif(not episode.encoder(), reason='needs imageio-ffmpeg')
 
 
 @pytest.fixture(scope='module')
@@ -22,7 +26,8 @@ def folder(tmp_path_factory):
         base,
         Runner__num_iterations=2,
         Runner__training_steps=120,
-        make_atari__max_episode_frames=4 * STEPS,
+        make_atari__frame_skip=3,
+        make_atari__max_episode_frames=3 * STEPS,
         Agent__learning_starts=60,
     )
     return base
@@ -51,7 +56,7 @@ def files(folder):
 
 def test_what_is_recorded(game):
     assert game.q_values.shape == (STEPS, 3, 4) and len(game.frames) == STEPS
-    assert game.finished
+    assert game.finished and game.steps_per_second == 20  # 60 frames per second.
     chosen = game.q_values[np.arange(STEPS), :, game.actions]
     np.testing.assert_allclose(game.bonuses, chosen.std(axis=1), rtol=1e-4, atol=1e-6)
     assert (game.votes.sum(axis=1) == 3).all()
@@ -130,13 +135,13 @@ def test_the_page_follows_cursor_keys_spikes_and_play(browser, game, tmp_path): 
     game = game._replace(q_values=game.q_values.copy())
     game.q_values[0, 0, 0] = -1e-4
     page = episode.write(game, tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
+    assert {path.name for path in tmp_path.iterdir()} == {
         'bonus.pdf',
         'bonus.png',
         'bonus.svg',
-        'episode.gif',
         'episode.html',
-    ]
+        'episode.mp4' if episode.encoder() else 'episode.gif',
+    }
     browser.screen(1100, 900)
     browser.open(page)
     assert is_of(shown(browser), 0)
@@ -242,3 +247,47 @@ def test_every_observation_is_a_picture():
         frame = episode._newest_frame(observation)
         assert frame.dtype == np.uint8
         np.testing.assert_array_equal(frame, expected)
+
+
+@needs_encoder
+def test_the_mp4_has_every_step_of_a_bundled_agents_game_at_the_speed_of_play(
+    tmp_path, monkeypatch
+):
+    import imageio_ffmpeg
+
+    monkeypatch.chdir(tmp_path)
+    game = episode.record('ob2i_breakout', max_steps=520)  # More steps than a GIF shows.
+    episode.write(game, 'a:b')  # To ffmpeg, 'a:' alone is a protocol.
+    assert not (tmp_path / 'a:b' / 'episode.gif').exists()
+    frames = imageio_ffmpeg.read_frames(str(tmp_path / 'a:b' / 'episode.mp4'))
+    facts = next(frames)
+    assert facts['codec'] == 'h264' and facts['pix_fmt'].startswith('yuv420p')
+    assert facts['size'] == (252, 336) and facts['fps'] == 15  # 60 frames per second, 4 per step.
+    assert facts['duration'] == pytest.approx(520 / 15, abs=0.01)
+    pictures = [np.frombuffer(frame, np.uint8).reshape(336, 252, 3) for frame in frames]
+    assert len(pictures) == 520
+    for step in (0, 300, 519):
+        screen = game.frames[step].repeat(3, axis=0).repeat(3, axis=1)
+        assert np.abs(pictures[step][:252].mean(axis=2) - screen).mean() < 1  # Of 255.
+        cursor = pictures[step][252:].mean(axis=(0, 2)).argmin()
+        assert abs(cursor - (6 + 240 * step / 519)) <= 1
+
+
+@needs_encoder
+def test_a_video_that_ffmpeg_cannot_write_is_an_error(game, tmp_path, capfd):
+    (tmp_path / 'episode.mp4').mkdir()
+    with pytest.raises(UserError, match='episode.mp4: ffmpeg ended with'):
+        episode.write(game, tmp_path)
+    assert 'Is a directory' in capfd.readouterr().err
+
+
+def test_without_an_encoder_the_video_is_a_gif_of_at_most_500_frames(game, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, 'imageio_ffmpeg', None)  # An import fails.
+    episode.write(game, tmp_path)
+    assert not (tmp_path / 'episode.mp4').exists()
+    with Image.open(tmp_path / 'episode.gif') as gif:
+        assert gif.size == (252, 336) and gif.n_frames == STEPS
+        assert gif.info['duration'] == 50  # ms
+    episode.write_gif(game, [], tmp_path / 'short.gif', max_frames=15)
+    with Image.open(tmp_path / 'short.gif') as gif:
+        assert gif.n_frames == 14  # Of 40 steps, every third.

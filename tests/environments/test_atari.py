@@ -175,7 +175,7 @@ def test_1000_agent_steps_are_4000_frames():
     for _ in range(1000):
         _, _, _, _, info = env.step(np.zeros(2, int))
     np.testing.assert_array_equal(info['episode_frames'] - opening, 4000)
-    assert env.metadata['frames_per_step'] == 4
+    assert env.metadata['frames_per_step'] == 4 and env.metadata['render_fps'] == 15
 
 
 def test_a_game_in_which_nothing_happens_is_cut_at_27000_agent_steps():

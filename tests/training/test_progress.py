@@ -1,14 +1,18 @@
 """What a run shows: its speed while it learns, forecasts, its last lines."""
 
+import contextlib
 import csv
 import math
 import re
+import subprocess
+import sys
 
 import pytest
 
 from ob2i_tf.training import progress
 from ob2i_tf.training.loop import Game
 from ob2i_tf.training.run_folder import COLUMNS, RunFolder
+from tests.terminal import Terminal
 
 
 class Clock:
@@ -47,6 +51,42 @@ def test_a_bar_shows_the_time_left_and_the_last_games():
         bar.update(10_000, 0.25)
         text = '200 frames/s, 50 s left, score=7, loss=0.5, epsilon=0.25'
         assert bar.text() == text
+
+
+def test_a_log_has_a_line_per_minute_in_place_of_the_bar(capsys):
+    clock = Clock()
+    with progress.ProgressBar(20_000, 8_000, 'frames', False, clock) as bar:
+        for _ in range(100):
+            clock.seconds += 1.5
+            bar.update(bar._frames + 40, 1.0)
+        assert capsys.readouterr().err.splitlines() == [
+            '48% of 20,000 frames, 60 s: epsilon=1.00',
+            '56% of 20,000 frames, 2 min: epsilon=1.00',
+        ]
+    assert capsys.readouterr().err == '60% of 20,000 frames, 2 min: epsilon=1.00\n'
+
+
+def test_a_run_into_a_pipe_redraws_nothing(tmp_path):
+    command = [sys.executable, '-m', 'ob2i_tf.training.main', '--gin_files=ob2i_deep_sea.gin']
+    settings = ['make_deep_sea.size = 4', 'Runner.num_iterations = 1', 'Runner.training_steps = 80']
+    ended = subprocess.run(
+        [*command, *(f'--gin_bindings={setting}' for setting in settings), '--base_dir=run'],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        check=True,
+    )
+    assert b'\r' not in ended.stderr and b'\x1b' not in ended.stderr
+    assert b'\n100% of 80 steps, ' in ended.stderr
+
+
+def test_a_terminal_has_a_bar():
+    with (
+        contextlib.redirect_stderr(Terminal()) as terminal,
+        progress.ProgressBar(20_000, 8_000, 'frames', False) as bar,
+    ):
+        bar.update(10_000, 1.0)
+    bar = r'\r 50%\|.* 10\.0k/20\.0k frames .*epsilon=1\.00'
+    assert re.search(bar, terminal.getvalue())
 
 
 @pytest.mark.parametrize(
@@ -90,9 +130,17 @@ def test_the_last_lines_of_a_run(tmp_path):
     assert first == 'Evaluation score: best 22.5 at 2,000 frames, last 2 at 3,000 frames'
 
 
-def test_a_temporary_bar_is_shown_only_if_it_takes_long(capsys, monkeypatch):
-    assert list(progress.bar_of(range(5), 5, 'playing again')) == [*range(5)]
+def test_temporary_lines_are_printed_only_if_it_takes_long(capsys, monkeypatch):
+    assert list(progress.bar_of(range(3), 3, 'playing again')) == [*range(3)]
     assert capsys.readouterr().err == ''
+    monkeypatch.setattr(progress, '_interval', lambda: 0)
+    assert list(progress.bar_of(range(3), 3, 'playing again')) == [*range(3)]
+    lines = [f'playing again: {number} of 3 steps' for number in range(3)]
+    assert capsys.readouterr().err.splitlines() == lines
+
+
+def test_a_terminal_has_a_temporary_bar(monkeypatch):
     monkeypatch.setattr(progress, '_interval', lambda: 1e-9)
-    assert list(progress.bar_of(range(5), 5, 'playing again')) == [*range(5)]
-    assert re.search(r'playing again: +\d+%.* 5/5 ', capsys.readouterr().err)
+    with contextlib.redirect_stderr(Terminal()) as terminal:
+        assert list(progress.bar_of(range(5), 5, 'playing again')) == [*range(5)]
+    assert re.search(r'playing again: +\d+%.* 5/5 ', terminal.getvalue())
