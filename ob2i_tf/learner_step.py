@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from ob2i_tf import types
 from ob2i_tf.errors import UserError, check_array
@@ -73,12 +74,13 @@ class LearnerStep:
             with errors_of(update, 'next_batch'):
                 arrays, ids = update.draw()
             try:
-                loss, q_mean, errors, targets, means = composed(*arrays)
+                numbers, errors, targets = composed(*arrays)
             except Exception:
                 with errors_of(update, 'next_batch'):  # Find out which part failed.
                     update.compiled_batch(*arrays)
                 with errors_of(learner, 'step'):
                     raise
+            loss, q_mean, *means = numbers.numpy().tolist()
             if not np.isfinite(loss):
                 y = targets.numpy()
                 check_array(update, 'next_batch', 'targets', y, y.shape, np.float32)
@@ -91,8 +93,8 @@ class LearnerStep:
     def _compose(self, *arrays):
         columns, means = self._update.compiled_batch.function(*arrays)
         batch = types.Batch(*columns)
-        learned = self._learner.compiled_step(batch).function(*columns)
-        return *learned, batch.targets, means
+        *learned, errors = self._learner.compiled_step(batch).function(*columns)
+        return tf.concat([tf.stack(learned), means], axis=0), errors, batch.targets
 
 
 def _checked(update, result):

@@ -9,7 +9,7 @@ batches.
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 import gin
@@ -186,7 +186,7 @@ class EnsembleUpdate(Update):
         columns, means = self.compiled_batch(*arrays)
         batch = types.Batch(*(column.numpy() for column in columns))
         padding = np.zeros(len(batch.actions) - len(ids), ids.dtype)
-        return batch._replace(ids=np.concatenate([ids, padding])), named_means(means)
+        return batch._replace(ids=np.concatenate([ids, padding])), named_means(means.numpy())
 
     @property
     def draws_each_batch(self) -> bool:
@@ -419,7 +419,7 @@ class EpisodicUpdate(EnsembleUpdate):
         y, means = self._compiled_targets(*columns)
         starts = np.arange(len(actions)) + self.replay.history * episode
         pending = _Pending(all_frames, starts, actions, y.numpy(), ids, len(actions))
-        return pending, named_means(means)
+        return pending, named_means(means.numpy())
 
     def _rows(self, pending, start, end):
         starts = pending.stack_starts[start:end]
@@ -671,9 +671,9 @@ def bonus_effects(experience, reward_bonus, next_bonus, optimistic_actions):
     )
 
 
-def named_means(means: tf.Tensor) -> dict[str, float]:
+def named_means(means: Iterable[float]) -> dict[str, float]:
     """The report of `Update.next_batch`; without the means that are NaN, those of no rows."""
-    means = dict(zip(_MEANS + _BONUS_MEANS, map(float, means.numpy())))
+    means = dict(zip(_MEANS + _BONUS_MEANS, map(float, means)))
     return {name: mean for name, mean in means.items() if not np.isnan(mean)}
 
 

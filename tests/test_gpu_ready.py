@@ -134,13 +134,14 @@ def test_a_gpu_has_all_kernels_and_waits_for_few_copies(parts_of, row, copied):
     stacks, actions = np.zeros((8, 84, 84, 4), np.uint8), np.zeros(8, np.int32)
     ones, of_heads = np.ones(8, np.float32), np.ones((8, 10), np.float32)
     parts.learner.compiled_step(types.Batch(stacks, actions, of_heads, ones, of_heads))
-    after = stacks
+    drawn = stacks, actions, ones, ones, stacks, of_heads
     if row == 'ob2i':  # An episode.
-        stacks, after = np.zeros((12, 84, 84), np.uint8), actions
+        drawn = np.zeros((12, 84, 84), np.uint8), actions, ones, ones, actions
     policies = parts.agent.policy, parts.evaluation_policy
     found = set()
     for function, arguments in (
-        *((f, (stacks, actions, ones, ones, after)) for f in parts.update.compiled_functions()),
+        *((f, drawn) for f in parts.update.compiled_functions()),
+        *((f, drawn) for f in parts.agent.learner_step.compiled_functions()),
         *((f, ()) for f in parts.learner.compiled_functions()),
         *((policy.compiled_functions()[0], ACTING) for policy in policies),
     ):
@@ -187,6 +188,14 @@ def test_a_step_transfers_little(parts_of, transfers):
     assert transfers() == {'read': 3, 'bytes': 32 * (stack + 4 * (1 + 1 + 2 * 10))}
     parts.update.next_batch()
     assert transfers() == {}
+
+
+def test_a_composed_learner_step_transfers_its_transitions_once(parts_of, transfers):
+    parts, stack = parts_of('bootdqn_ids'), 4 * 84 * 84
+    assert parts.agent.learner_step.compiled_functions()
+    parts.replay.add_episode(random_episode(40, np.random.default_rng(0)))
+    parts.agent.learner_step()
+    assert transfers() == {'read': 2, 'bytes': 32 * (2 * stack + 4 * (3 + 10))}
 
 
 class PassSize(networks.QNetwork):
