@@ -70,6 +70,7 @@ setup(
         'tensorboard>=2.21,<2.22',
         'tqdm>=4.66',
         'psutil>=5.9',
+        'backports.zstd>=1.0,<2',
     ],
     extras_require={
         'analysis': [

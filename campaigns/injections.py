@@ -42,9 +42,11 @@ def kill_in(phase, entry, fraction):
     The first phase of a kind takes the longest, since TensorFlow traces there. Durations are
     measured in the process itself; before the first phase, half a second is assumed.
     """
+    from ob2i_tf.training.evaluation import Evaluation
     from ob2i_tf.training.runner import Runner
 
-    run_phase = getattr(Runner, f'_{phase}')
+    owner, name = (Evaluation, 'play') if phase == 'evaluate' else (Runner, f'_{phase}')
+    run_phase = getattr(owner, name)
     durations = [0.5]
 
     def run_and_die(self, *args):
@@ -56,7 +58,7 @@ def kill_in(phase, entry, fraction):
         durations.append(time.perf_counter() - started)
         return result
 
-    setattr(Runner, f'_{phase}', run_and_die)
+    setattr(owner, name, run_and_die)
 
 
 def before_operations(call, folder='/'):

@@ -1,6 +1,7 @@
 """The quick parts of the fault campaign and of the fuzz; `python -m campaigns` runs all of it."""
 
 import contextlib
+import functools
 import os
 import random
 import shutil
@@ -11,7 +12,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from campaigns import campaign, fuzz, power, runs, unsound
+from campaigns import campaign, fuzz, injections, power, runs, unsound
 from ob2i_tf import errors
 from ob2i_tf.environments import checked_env
 from ob2i_tf.environments.checked_env import CheckedVectorEnv
@@ -152,6 +153,14 @@ def test_a_log_that_cannot_be_written_is_lost_and_not_the_run(capfd):
         assert stream.fileno() == full.fileno()
         with contextlib.suppress(OSError):
             full.close()
+
+
+@pytest.mark.parametrize('phase', injections.PHASES)
+def test_a_kill_comes_in_each_phase(phase, tmp_path):
+    status, printed = runs.run(
+        tmp_path / 'run', before=[functools.partial(injections.kill_in, phase, 1, 0)]
+    )
+    assert status == -9, printed
 
 
 def test_kills_before_operations_of_a_resume_lose_nothing():

@@ -18,6 +18,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from backports.zstd import zipfile
 
 from ob2i_tf import cli
 from ob2i_tf.environments import linear_mdp
@@ -64,8 +65,11 @@ def _episodes(folder):
     for segment in replay['segments']:
         path = run_folder.replay / segment['file']
         try:
-            with np.load(path, allow_pickle=False) as arrays:
-                lengths, frames, steps = (arrays[name] for name in ('lengths', 'frames', 'steps'))
+            with zipfile.ZipFile(path) as archive:
+                lengths, frames, steps = (
+                    np.lib.format.read_array(archive.open(f'{name}.npy'), allow_pickle=False)
+                    for name in ('lengths', 'frames', 'steps')
+                )
         except Exception as error:  # A damaged file may hold anything.
             raise UserError(f'{path} cannot be read: {error!r}') from error
         yield from zip(  # An episode has one frame more than it has steps.

@@ -6,19 +6,22 @@ import math
 import os
 import stat
 import uuid
-import zipfile
 from collections.abc import Iterable
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
+from backports.zstd import zipfile  # That of Python 3.14, whose archives may use Zstandard.
 
 from ob2i_tf.replay import STEP, EpisodeReplay
 from ob2i_tf.training import disk
 
-_FORMAT = 2
+_FORMAT = 3
+_FORMATS = (2, _FORMAT)  # In format 2, of version 1.0, the archives are deflated.
 _PREFIX = 'episodes-'
 _SEGMENT_BYTES = 64 * 2**20  # Before compression.
+_THREADS = 4  # They unpack segments while the main thread appends episodes.
 
 
 class ReplayDamagedError(ValueError):
@@ -98,7 +101,7 @@ class EpisodeFiles:
             raise ReplayDamagedError(f'the manifest of {self.directory} is damaged')
         expected = {'format': _FORMAT, **self._layout()}
         saved = {name: manifest[name] for name in expected}
-        if saved != expected:
+        if saved['format'] not in _FORMATS or {**saved, 'format': _FORMAT} != expected:
             raise ValueError(f'the replay in {self.directory} was saved as {saved}, not {expected}')
         if manifest['num_transitions'] > self.replay.capacity_transitions:
             raise ValueError(
@@ -165,29 +168,28 @@ class EpisodeFiles:
         and their concatenated frames.
         """
         replay = self.replay
-        lengths = np.array([replay.episode_length(index) for index in range(start, stop)])
-        rows = replay.history * len(lengths) + int(lengths.sum())
+        episodes = [replay.episode(index) for index in range(start, stop)]
+        lengths = np.array([len(steps) for _, steps in episodes])
         frames_header = {
             'descr': np.lib.format.dtype_to_descr(replay.observation_dtype),
             'fortran_order': False,
-            'shape': (rows, *replay.observation_shape),
+            'shape': (sum(len(frames) for frames, _ in episodes), *replay.observation_shape),
         }
         ids = replay.first_episode + start, replay.first_episode + stop - 1
         name = f'{_PREFIX}{ids[0]:010d}-{ids[1]:010d}-'
         aside = os.path.join(self.directory, f'{name}{uuid.uuid4().hex[:8]}.tmp')
         try:
             with open(aside, 'wb') as file:
-                with zipfile.ZipFile(file, 'w', zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+                with zipfile.ZipFile(file, 'w', zipfile.ZIP_ZSTANDARD) as archive:
                     with archive.open('lengths.npy', 'w', force_zip64=True) as member:
                         np.lib.format.write_array(member, lengths, allow_pickle=False)
                     with archive.open('steps.npy', 'w', force_zip64=True) as member:
-                        steps = [replay.episode(index)[1] for index in range(start, stop)]
-                        np.lib.format.write_array(member, np.concatenate(steps), allow_pickle=False)
+                        steps = np.concatenate([steps for _, steps in episodes])
+                        np.lib.format.write_array(member, steps, allow_pickle=False)
                     with archive.open('frames.npy', 'w', force_zip64=True) as member:
                         np.lib.format.write_array_header_1_0(member, frames_header)
-                        for index in range(start, stop):
-                            for chunk in _chunks(replay.episode(index)[0]):
-                                member.write(chunk)
+                        for frames, _ in episodes:
+                            member.write(frames.data)
                 file.flush()
                 os.fsync(file.fileno())
             segment = {'first_id': ids[0], 'last_id': ids[1], **disk.fingerprint(aside)}
@@ -206,52 +208,59 @@ class EpisodeFiles:
         return segment
 
     def _load_segments(self, manifest):
-        for segment in manifest['segments']:
-            path = self._path(segment)
-            try:
-                self._load_segment(path, segment)
-            except MemoryError:
-                raise
-            except Exception as error:  # A damaged file may hold anything.
-                raise ReplayDamagedError(f'{path} cannot be read: {error!r}') from error
+        segments = manifest['segments']
+        with ThreadPool(_THREADS) as pool:
+            unpacked = pool.imap(self._read_segment, segments)
+            for segment in segments:
+                try:
+                    for frames, steps in next(unpacked):
+                        self.replay.append(frames, steps)
+                except MemoryError:
+                    raise
+                except Exception as error:  # A damaged file may hold anything.
+                    path = self._path(segment)
+                    raise ReplayDamagedError(f'{path} cannot be read: {error!r}') from error
         if (self.replay.num_episodes, self.replay.num_transitions) != (
             manifest['num_episodes'],
             manifest['num_transitions'],
         ):
             raise ReplayDamagedError(f'the files in {self.directory} do not match the manifest')
 
-    def _load_segment(self, path, segment):
-        """Appends the episodes of a file that are still in the replay.
+    def _read_segment(self, segment):
+        """[(frames, steps)] of the episodes of a file that belong to the replay.
 
-        Only one episode at a time is in memory twice.
+        Frames are unpacked to where they stay.
         """
-        replay = self.replay
+        first_episode, episodes = self.replay.first_episode, []
+        path = self._path(segment)
         disk.check_unpacked(path)
         with zipfile.ZipFile(path) as archive:
             with archive.open('lengths.npy') as member:
                 lengths = np.lib.format.read_array(member, allow_pickle=False)
             with archive.open('steps.npy') as member:
                 steps = np.lib.format.read_array(member, allow_pickle=False)
-            with cast(zipfile.ZipExtFile, archive.open('frames.npy')) as stored:
+            with archive.open('frames.npy') as stored:
                 np.lib.format.read_magic(stored)
                 np.lib.format.read_array_header_1_0(stored)
                 for index, length in enumerate(lengths.tolist(), segment['first_id']):
-                    if index < replay.first_episode:
-                        stored.seek((replay.history + length) * self._frame_bytes, os.SEEK_CUR)
+                    if index < first_episode:
+                        size = (self.replay.history + length) * self._frame_bytes
+                        stored.seek(size, os.SEEK_CUR)
                     else:
-                        frames = replay.new_frames(length)
-                        for chunk in _chunks(frames):
-                            if stored.readinto(chunk) != len(chunk):
-                                raise EOFError('frames are missing')
-                        replay.append(frames, steps[:length])
+                        frames = self.replay.new_frames(length)
+                        _read_into(frames, stored)
+                        episodes.append((frames, steps[:length]))
                     steps = steps[length:]
+        return episodes
 
 
-def _chunks(array):
-    """Byte views of a contiguous array, each of at most CHUNK_BYTES."""
-    array = array.reshape(-1).view(np.uint8)
-    for start in range(0, len(array), disk.CHUNK_BYTES):
-        yield memoryview(array[start : start + disk.CHUNK_BYTES])
+def _read_into(array, file):
+    """Fills a contiguous array from a file, at most CHUNK_BYTES of which are in memory twice."""
+    view = memoryview(array.reshape(-1).view(np.uint8))
+    for start in range(0, len(view), disk.CHUNK_BYTES):
+        chunk = view[start : start + disk.CHUNK_BYTES]
+        if file.readinto(chunk) != len(chunk):
+            raise EOFError('frames are missing')
 
 
 def _digest(content):

@@ -33,7 +33,7 @@ def needs(
         f'({replay:.1f} GB replay, {copies:.1f} GB networks and optimizer, about {_PROGRAM_GB} GB '
         f'TensorFlow); the machine has {system.memory_bytes() / 1e9:.1f} GB',
         f'disk: {checkpoints_kept * copies:.2f} GB for {checkpoints_kept} checkpoints, and up to '
-        f'{replay:.1f} GB for the replay, which is compressed (on Atari to 2 or 3 %)',
+        f'{replay:.1f} GB for the replay, which is compressed (on Atari to 0.3 to 2 %)',
         f'time of training: {time}',
     ]
 

@@ -1,18 +1,19 @@
 """Replay on disk: saved episodes are restored, or an error explains why not."""
 
 import ast
+import io
 import json
 import pathlib
 import resource
 import subprocess
 import sys
-import zipfile
 
 import numpy as np
 import pytest
+from backports.zstd import zipfile
 
 import ob2i_tf
-from ob2i_tf.training import episode_files
+from ob2i_tf.training import disk, episode_files
 from ob2i_tf.training.episode_files import EpisodeFiles, ReplayDamagedError
 from ob2i_tf.types import Episode
 from tests.episodes import first_ids, make_episode, make_replay, numbers_in, same_future
@@ -41,6 +42,28 @@ def _loaded(directory, manifest, **kwargs):
 
 def _contents(directory):
     return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+def _arrays(path):
+    """{name: array} of a segment, as `np.load` reads it from Python 3.14 on."""
+    with zipfile.ZipFile(path) as archive:
+        return {
+            pathlib.Path(name).stem: np.load(io.BytesIO(archive.read(name)), allow_pickle=False)
+            for name in archive.namelist()
+        }
+
+
+def _as_format_2(directory, manifest):
+    """The manifest of the same replay with deflated segments, as version 1.0 wrote it."""
+    segments = []
+    for segment in manifest['segments']:
+        arrays = _arrays(directory / segment['file'])
+        old = directory / segment['file'].replace('.npz', '-deflated.npz')
+        np.savez_compressed(old, **arrays)
+        segments.append({**segment, **disk.fingerprint(old), 'file': old.name})
+    content = {name: value for name, value in manifest.items() if name != 'sha256'}
+    content |= {'format': 2, 'segments': segments}
+    return {**content, 'sha256': episode_files._digest(content)}
 
 
 def test_what_was_saved_comes_back_and_goes_on_alike(tmp_path):
@@ -81,8 +104,7 @@ def test_an_episode_is_written_once(tmp_path):
     files.replay.add_episode(make_episode(5, 4, 2))
     third = _save(files)
     assert third['segments'][:1] == first['segments'] and len(third['segments']) == 2
-    with np.load(tmp_path / third['segments'][1]['file'], allow_pickle=False) as arrays:
-        assert arrays['lengths'].tolist() == [4]
+    assert _arrays(tmp_path / third['segments'][1]['file'])['lengths'].tolist() == [4]
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert _save(_loaded(tmp_path, third)) == third
     assert len(list(tmp_path.iterdir())) == 2
@@ -97,11 +119,11 @@ def test_segments_are_plain_arrays_in_a_compressed_archive(tmp_path):
     assert (segment['first_id'], segment['last_id']) == (0, 3)
     with zipfile.ZipFile(path) as archive:
         assert archive.testzip() is None
-        assert {i.compress_type for i in archive.infolist()} == {zipfile.ZIP_DEFLATED}
-    with np.load(path, allow_pickle=False) as arrays:
-        assert arrays['lengths'].tolist() == [3, 4, 5, 6]
-        assert np.array_equal(arrays['frames'][:5, 0, 0], [-1, 0, 1, 2, 3])
-        assert arrays['steps']['action'].tolist()[:5] == [0, 1, 2, 1000, 1001]
+        assert {i.compress_type for i in archive.infolist()} == {zipfile.ZIP_ZSTANDARD}
+    arrays = _arrays(path)
+    assert arrays['lengths'].tolist() == [3, 4, 5, 6]
+    assert np.array_equal(arrays['frames'][:5, 0, 0], [-1, 0, 1, 2, 3])
+    assert arrays['steps']['action'].tolist()[:5] == [0, 1, 2, 1000, 1001]
     source = ast.parse(pathlib.Path(episode_files.__file__).read_text())
     allowed = [
         k.value.value
@@ -111,6 +133,33 @@ def test_segments_are_plain_arrays_in_a_compressed_archive(tmp_path):
         if k.arg == 'allow_pickle'
     ]
     assert allowed and not any(allowed)
+
+
+def test_files_of_version_1_0_stay_beside_new_ones(tmp_path):
+    files = _filled(tmp_path, 6)
+    old = _as_format_2(tmp_path, _save(files))
+    restored = _loaded(tmp_path, old)
+    assert same_future(files.replay, _loaded(tmp_path, old).replay)
+    restored.replay.add_episode(make_episode(6, 9, 2))
+    new = _save(restored)
+    assert (old['format'], new['format']) == (2, 3)
+    assert new['segments'][:1] == old['segments'] and len(new['segments']) == 2
+    assert same_future(restored.replay, _loaded(tmp_path, new).replay)
+    _flip(tmp_path / old['segments'][0]['file'])
+    with pytest.raises(ReplayDamagedError, match=old['segments'][0]['file']):
+        _loaded(tmp_path, new)
+
+
+def test_episodes_of_many_files_come_back_in_order(tmp_path, monkeypatch):
+    monkeypatch.setattr(episode_files, '_SEGMENT_BYTES', 1000)
+    files = _filled(tmp_path, 100, capacity=600)
+    manifest = _save(files)
+    assert len(manifest['segments']) > 2 * episode_files._THREADS
+    restored = _loaded(tmp_path, manifest, capacity=600).replay
+    assert [restored.episode(i)[1].tolist() for i in range(restored.num_episodes)] == [
+        files.replay.episode(i)[1].tolist() for i in range(files.replay.num_episodes)
+    ]
+    assert same_future(files.replay, restored)
 
 
 def test_flush_writes_whole_segments_ahead(tmp_path, monkeypatch):
@@ -268,6 +317,11 @@ def test_a_replay_of_another_kind(tmp_path):
         ) as error:
             _loaded(tmp_path, manifest, **kwargs)
         assert not isinstance(error.value, ReplayDamagedError)
+    content = {name: value for name, value in manifest.items() if name != 'sha256'}
+    for other in (1, 4):
+        content['format'] = other
+        with pytest.raises(ValueError, match=rf"saved as .'format': {other},.* not .'format': 3,"):
+            _loaded(tmp_path, {**content, 'sha256': episode_files._digest(content)})
 
 
 def test_a_full_disk(tmp_path):
