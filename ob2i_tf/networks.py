@@ -328,7 +328,8 @@ class MultiHeadQNetwork(QNetwork):
     def features(self, observations: Any) -> tf.Tensor:
         """The trunk: [B, *stack] -> [B, D]."""
         observations = tf.convert_to_tensor(observations)
-        features = tf.cast(observations, tf.float32)
+        # In bfloat16 all bytes are exact, and arrays of frames have half the size.
+        features = tf.cast(observations, self.trunk[0].compute_dtype if self.trunk else tf.float32)
         if observations.dtype == tf.uint8:
             features *= 1 / 255
         if self.trunk and features.shape.rank == 3:  # Single frames without channels.
