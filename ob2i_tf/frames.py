@@ -25,6 +25,12 @@ def stack_all(frames: tf.Tensor, history: int) -> tf.Tensor:
     if history == 1:
         return frames
     count = tf.shape(frames)[0] - (history - 1)
+    if history == 4 and frames.dtype == tf.uint8:
+        # Four bytes at a time, as an integer whose lowest byte is the first in memory: on a CPU
+        # this takes a third of the time.
+        oldest, *newer = (tf.cast(frames[i : i + count], tf.uint32) for i in range(history))
+        integers = oldest + 2**8 * newer[0] + 2**16 * newer[1] + 2**24 * newer[2]
+        return tf.bitcast(integers, tf.uint8)
     # Not tf.stack, which on a GPU has no kernel for uint8.
     return tf.concat([frames[i : i + count, ..., None] for i in range(history)], axis=-1)
 

@@ -6,7 +6,9 @@ of trunk features, H of hidden units per head, K of heads, A of actions.
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import gin
@@ -19,6 +21,7 @@ from ob2i_tf.seeds import split_draws, split_seed
 
 _Count = Annotated[int, AtLeast(1)]
 _BFLOAT16_CAPABILITY = (8, 0)  # Of NVIDIA's GPUs; older ones emulate it.
+_BFLOAT16_ROWS = 32  # With fewer, rounding a large kernel takes longer than its product.
 ConvLayers = Sequence[tuple[_Count, _Count, _Count]]  # Filters, kernel size and stride of each.
 
 
@@ -156,9 +159,14 @@ class Heads(tf.keras.layers.Layer):
 
     def _hidden(self, features, head, seed):
         kernel, bias = self.hidden_layer.head_weights(head, seed)
-        kernel = tf.cast(tf.reshape(kernel, (-1, features.shape[-1])), self._precision)
-        features = tf.cast(features, self._precision)
-        hidden = tf.cast(tf.matmul(kernel, features, transpose_b=True), tf.float32)
+        kernel = tf.reshape(kernel, (-1, features.shape[-1]))
+        if (
+            self._precision == 'bfloat16'
+            and (features.shape[0] or _BFLOAT16_ROWS) >= _BFLOAT16_ROWS
+        ):
+            hidden = _bfloat16_product(kernel, features)
+        else:
+            hidden = tf.matmul(kernel, features, transpose_b=True)
         hidden += tf.reshape(bias, (-1, 1))
         return tf.nn.relu(tf.reshape(hidden, (-1, self.hidden_units, tf.shape(features)[0])))
 
@@ -229,8 +237,9 @@ class MultiHeadQNetwork(QNetwork):
       value_scale: Factor on the values, not on the prior's. With it, weights and optimizer steps of
         the usual size represent values of this size; those of the maze are in the hundreds.
       train_output: Whether gradients reach the last layer; if not, a posterior sets it.
-      precision: 'float32', or 'bfloat16' for the convolutions and the heads' hidden product, meant
-        for GPUs; weights, the last layer, the values and all later results stay float32.
+      precision: 'float32', or 'bfloat16' for the convolutions and, for 32 observations or more, the
+        heads' hidden product; weights and their gradients, the last layer, the values and all later
+        results stay float32. A CPU without instructions for bfloat16 computes in float32.
       seed: Seed of the initial weights.
       prior_seed: Seed of the prior's weights; the same for the online and the target network.
     """
@@ -254,7 +263,7 @@ class MultiHeadQNetwork(QNetwork):
     ):
         super().__init__(name='q_network')
         if precision == 'bfloat16':
-            _warn_of_gpus_without_bfloat16()
+            precision = _supported_precision()
         self.num_actions = num_actions
         self.num_heads = num_heads
         self.noise = noise
@@ -319,7 +328,8 @@ class MultiHeadQNetwork(QNetwork):
     def features(self, observations: Any) -> tf.Tensor:
         """The trunk: [B, *stack] -> [B, D]."""
         observations = tf.convert_to_tensor(observations)
-        features = tf.cast(observations, tf.float32)
+        # In bfloat16 all bytes are exact, and arrays of frames have half the size.
+        features = tf.cast(observations, self.trunk[0].compute_dtype if self.trunk else tf.float32)
         if observations.dtype == tf.uint8:
             features *= 1 / 255
         if self.trunk and features.shape.rank == 3:  # Single frames without channels.
@@ -482,8 +492,38 @@ def _scale_gradient(x, scale):
     return identity(x)
 
 
-def _warn_of_gpus_without_bfloat16():
-    for gpu in tf.config.list_physical_devices('GPU'):
+@tf.custom_gradient
+def _bfloat16_product(kernel, features):
+    """kernel [m, D] @ features^T [D, n] of inputs rounded to bfloat16, as float32.
+
+    The gradient of the kernel is a float32 product: rounding it, and casting it back for the
+    optimizer, would take longer.
+    """
+    low_kernel, low_features = (tf.cast(x, tf.bfloat16) for x in (kernel, features))
+
+    def gradient(product_gradient):
+        low_gradient = tf.cast(product_gradient, tf.bfloat16)
+        return (
+            tf.matmul(product_gradient, features),
+            tf.cast(tf.matmul(low_gradient, low_kernel, transpose_a=True), tf.float32),
+        )
+
+    product = tf.matmul(low_kernel, low_features, transpose_b=True)
+    return tf.cast(product, tf.float32), gradient
+
+
+def _supported_precision():
+    """'bfloat16', or 'float32' on a CPU that would emulate it; warns of that and of old GPUs."""
+    gpus = tf.config.list_physical_devices('GPU')
+    if not gpus and not _cpu_has_bfloat16():
+        logging.log_first_n(
+            logging.WARNING,
+            "MultiHeadQNetwork.precision = 'bfloat16': computing in float32, since this CPU lacks "
+            'instructions for bfloat16 (AVX-512 BF16 or AMX).',
+            1,
+        )
+        return 'float32'
+    for gpu in gpus:
         details = tf.config.experimental.get_device_details(gpu)
         if details.get('compute_capability', _BFLOAT16_CAPABILITY) < _BFLOAT16_CAPABILITY:
             logging.log_first_n(
@@ -494,6 +534,15 @@ def _warn_of_gpus_without_bfloat16():
                 details.get('device_name', gpu.name),
                 *details['compute_capability'],
             )
+    return 'bfloat16'
+
+
+def _cpu_has_bfloat16(cpuinfo='/proc/cpuinfo'):
+    try:
+        flags = Path(cpuinfo).read_text()
+    except OSError:  # Not Linux.
+        return False
+    return re.search(r'\b(avx512_bf16|amx_bf16|bf16)\b', flags) is not None
 
 
 def _uniform(limit, seed):

@@ -294,8 +294,7 @@ class EpisodicUpdate(EnsembleUpdate):
       batching: 'chunks', see above; 'episode', one batch per whole episode, as in Algorithm 2; or
         'pooled', `batch_size` transitions from as many episodes as needed, all complete except the
         last, of which only the tail is used.
-      chunk_size: With the batching 'chunks', states per pass of a network when targets are
-        computed. The others learn from all rows in one pass, and compute targets likewise.
+      chunk_size: States per pass of a network when targets are computed.
     """
 
     def __init__(
@@ -353,9 +352,12 @@ class EpisodicUpdate(EnsembleUpdate):
             )
             for network in (network, target_network)
         }
+        # An episode has at least one transition, and `history` frames more than transitions.
+        most_frames = batch_size * (1 + replay.history) if batching == 'pooled' else np.inf
+        self._fits_one_pass = most_frames <= chunk_size
         self._pads_states = xla or bool(tf.config.list_physical_devices('GPU'))
         self._pending: _Pending | None = None
-        rows = batch_size if batching == 'pooled' else None
+        rows = batch_size if self._fits_one_pass else None
         signature = [
             tf.TensorSpec((None, *replay.observation_shape), replay.observation_dtype),
             tf.TensorSpec([rows], tf.int32),
@@ -484,7 +486,7 @@ class EpisodicUpdate(EnsembleUpdate):
         count = chunks.num_rows(all_frames) - context
         if self._pads_states:
             all_frames = _pad_rows(all_frames, -count % _STATE_MULTIPLE)
-        if self.draws_each_batch:
+        if self._fits_one_pass:  # A loop would cost small networks a tenth of a learner step.
             return self._passes[network](all_frames, seed)[:count]
         q_values = chunks.map_chunks(
             lambda start, end: self._passes[network](all_frames[start : end + context], seed),

@@ -24,7 +24,18 @@ def test_windows_and_tensors_are_stacked_alike(history):
     expected = frames.stack(FRAMES, starts, history)
     windows = [FRAMES[start : start + history] for start in starts]
     np.testing.assert_array_equal(frames.stack_windows(windows), expected)
-    np.testing.assert_array_equal(frames.stack_all(tf.constant(FRAMES), history), expected)
+    for dtype in (np.int64, np.float32, np.uint8):
+        stacked = frames.stack_all(tf.constant(FRAMES.astype(dtype)), history)
+        assert stacked.dtype == dtype
+        np.testing.assert_array_equal(stacked, expected)
+
+
+def test_all_bytes_are_stacked():
+    rng = np.random.default_rng(0)
+    some = rng.integers(0, 256, (40, 5, 7), dtype=np.uint8)
+    some[:8], some[8:12] = 255, 0
+    expected = frames.stack(some, np.arange(37), 4)
+    np.testing.assert_array_equal(frames.stack_all(tf.constant(some), 4), expected)
 
 
 @pytest.mark.parametrize('history', [1, 2, 4])

@@ -771,3 +771,68 @@ def test_a_network_with_another_interface_is_named(network, reason):
     reason = reason.replace('(', r'\(').replace(')', r'\)')
     with pytest.raises(ValueError, match=f'^{network.__name__} .*{reason}'):
         networks.build(network(), (4,), tf.float32)
+
+
+@pytest.fixture
+def cpu_with_bfloat16(monkeypatch):
+    """Machines without such instructions emulate them."""
+    monkeypatch.setattr(networks, '_cpu_has_bfloat16', lambda: True)
+
+
+def rounded(x):
+    return np.asarray(tf.cast(tf.cast(x, tf.bfloat16), tf.float32))
+
+
+def test_the_hidden_product_of_many_rows_rounds_its_inputs_only(cpu_with_bfloat16):
+    network = small(precision='bfloat16')
+    rng = np.random.default_rng(0)
+    features = tf.constant(rng.normal(size=(40, 3136)), tf.float32)
+    weights = tf.constant(rng.normal(size=(40, 3, 16)), tf.float32)
+    kernel = network.heads.hidden_layer.kernel
+    with tf.GradientTape() as tape:
+        tape.watch(features)
+        hidden = network.heads.hidden(features)
+        total = tf.reduce_sum(weights * hidden)
+    flat_kernel, of_features = kernel.numpy().reshape(48, 3136), rounded(features)
+    product = of_features @ rounded(flat_kernel).T
+    # TensorFlow rounds a product of bfloat16 matrices to bfloat16.
+    np.testing.assert_allclose(
+        hidden.numpy().reshape(40, 48), np.maximum(rounded(product), 0), rtol=2**-7, atol=1e-4
+    )
+    active = weights.numpy().reshape(40, 48) * (product > 0)
+    kernel_gradient, features_gradient = tape.gradient(total, (kernel, features))
+    np.testing.assert_allclose(  # Not rounded.
+        kernel_gradient.numpy().reshape(48, 3136), active.T @ features, rtol=1e-3, atol=1e-3
+    )
+    np.testing.assert_allclose(
+        features_gradient, rounded(active) @ rounded(flat_kernel), rtol=2**-6, atol=2**-6
+    )
+
+
+def test_the_hidden_product_of_few_rows_is_not_rounded(cpu_with_bfloat16):
+    low, full = (small(precision=precision) for precision in ('bfloat16', 'float32'))
+    features = np.random.default_rng(0).normal(size=(40, 3136)).astype(np.float32)
+    for rows, equal in ((1, True), (31, True), (32, False)):
+        values = [network.heads(features[:rows]).numpy() for network in (low, full)]
+        assert np.array_equal(*values) == equal
+
+
+@pytest.mark.parametrize(
+    'flags, precision',
+    [
+        ('flags : fpu avx512f avx512_bf16 sse', 'bfloat16'),
+        ('flags : fpu amx_bf16 amx_tile', 'bfloat16'),
+        ('Features : fp asimd bf16 i8mm', 'bfloat16'),
+        ('flags : fpu avx512f sse', 'float32'),
+    ],
+)
+def test_a_cpu_without_bfloat16_computes_in_float32(
+    tmp_path, monkeypatch, caplog, flags, precision
+):
+    cpuinfo, supported = tmp_path / 'cpuinfo', networks._cpu_has_bfloat16
+    cpuinfo.write_text(f'processor : 0\n{flags}\n')
+    assert supported(cpuinfo) == (precision == 'bfloat16') and not supported(tmp_path / 'none')
+    monkeypatch.setattr(networks, '_cpu_has_bfloat16', lambda: supported(cpuinfo))
+    network = small(precision='bfloat16')
+    assert network.trunk[0].compute_dtype == precision
+    assert [record.levelname for record in caplog.records] == ['WARNING'] * (precision == 'float32')

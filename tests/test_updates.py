@@ -868,7 +868,8 @@ def test_xla_compiles_few_shapes():
     assert [f.experimental_get_tracing_count() for f in update.compiled_functions()] == [1]
 
 
-def test_targets_of_a_network_in_bfloat16_are_float32():
+def test_targets_of_a_network_in_bfloat16_are_float32(monkeypatch):
+    monkeypatch.setattr(networks, '_cpu_has_bfloat16', lambda: True)
     x = np.random.default_rng(0).integers(0, 256, (6, 20, 20, 4), dtype=np.uint8)
     trunk = {'conv_layers': ((8, 4, 2), (8, 3, 1)), 'hidden_units': 64}
     exact, rounded = (
