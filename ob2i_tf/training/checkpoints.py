@@ -1,4 +1,4 @@
-"""Checkpoints that are intact or absent: written aside, synced, then renamed.
+"""Checkpoints that are intact or absent: written aside, verified, then renamed.
 
 A checkpoint is a folder named by its agent steps in 12 digits, such as 000001000000; a second one
 at the same agent steps gets the suffix -1. Only `_name`, `_unused` and `_parse` depend on this.
@@ -52,6 +52,7 @@ class Checkpoints:
 
         Raises:
           OSError: The disk is full or cannot be written to.
+          CheckpointError: The files fail verification after writing.
         """
         final = self._unused(_name(agent_steps))
         aside = self._directory / (_WRITING + final.name)
@@ -66,6 +67,8 @@ class Checkpoints:
                 synced.get()
             disk.write_text(aside / _MANIFEST, json.dumps(manifest, indent=1))
             disk.sync(aside)
+            if fault := find_damage(aside):
+                raise CheckpointError(f'{aside} failed verification after writing: {fault}')
         except BaseException:
             shutil.rmtree(aside, ignore_errors=True)
             raise
