@@ -1,14 +1,18 @@
 """The counts and the exports of the benchmarks; their timings are not tested."""
 
+import collections
 import json
+import tempfile
 
+import gin
 import pytest
 import tensorflow as tf
 from tensorflow.compiler.xla.service.hlo_pb2 import HloModuleProto
 
-from benchmarks import export_hlo, timing
-from ob2i_tf import networks
+from benchmarks import export_hlo, operations, timing
+from ob2i_tf import config, networks
 from ob2i_tf.training import system
+from ob2i_tf.training.runner import Runner
 
 
 def test_operations_of_a_state():
@@ -71,3 +75,21 @@ def test_the_compiled_core_is_exported(tmp_path):
         ('f32', [70]),
     ]
     assert inputs['backward_induction_scan_70'] == inputs['backward_induction_loop_70']
+
+
+@pytest.mark.parametrize('gin_file, passes', [('ob2i_atari.gin', 2), ('dqn_atari.gin', 1)])
+def test_the_operations_of_a_learner_step_are_those_of_its_parts(gin_file, passes):
+    """Here by their second convolution: a pass has it once, and its gradient twice."""
+    heads = [] if gin_file.startswith('dqn') else ['MultiHeadQNetwork.num_heads = 3']
+    config.load([gin_file], ['MultiHeadQNetwork.hidden_units = 16', *heads])
+    with tempfile.TemporaryDirectory() as folder:
+        parts = Runner(base_dir=folder, dry_run=True).parts
+    counts = collections.Counter()
+    for purpose, name, count, call in operations.operations(parts, env=None):
+        if purpose != 'emulator':
+            call()
+        if 'convolution 2' in name:
+            counts[purpose] += count
+    rows = 256 if passes == 2 else 32  # Per pass of the targets.
+    assert counts == {'targets': passes * 32 / rows, 'gradient step': 3, 'acting': 4}
+    gin.clear_config()
