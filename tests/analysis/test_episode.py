@@ -10,7 +10,7 @@ import pytest
 from ob2i_tf.analysis import episode
 from ob2i_tf.training.restore import restore
 from tests.browser import browser, needs_browser  # noqa: F401, a fixture
-from tests.training.test_runner import newest, run
+from tests.training.test_runner import ATARI, newest, run
 
 STEPS = 40  # After which the run's configuration ends a game.
 
@@ -20,6 +20,7 @@ def folder(tmp_path_factory):
     base = tmp_path_factory.mktemp('episode') / 'run'
     run(
         base,
+        gin_file=ATARI,
         Runner__num_iterations=2,
         Runner__training_steps=120,
         make_atari__max_episode_frames=4 * STEPS,
