@@ -10,7 +10,7 @@ from ob2i_tf.training import main
 
 # Each process is forked from one that has imported TensorFlow but not used it.
 _PROCESSES = multiprocessing.get_context('forkserver')
-_PROCESSES.set_forkserver_preload(['ob2i_tf.training.runner'])
+_PROCESSES.set_forkserver_preload(['ob2i_tf.training.runner', 'tests.frozen'])
 
 
 def _in_process(argv, output, cwd, largest_file_bytes, stop_at, before):

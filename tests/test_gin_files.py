@@ -13,7 +13,12 @@ import pytest
 import ob2i_tf
 from ob2i_tf import config
 from ob2i_tf.errors import ConfigError, UserError
-from ob2i_tf.training import runner  # noqa: F401, which registers all parts
+from ob2i_tf.replay import EpisodeReplay
+from ob2i_tf.training import (
+    checkpoints,
+    runner,  # noqa: F401, which registers all parts
+)
+from ob2i_tf.training.episode_files import EpisodeFiles
 from tests.processes import start
 
 FILES = config.available()
@@ -218,12 +223,30 @@ def test_a_file_trains_and_resumes_exactly(file, tmp_path):
     for row, of_train in zip(bonus, train):
         assert row['next_bonus_mean'] == of_train['next_bonus_mean']
         assert float(row['q_gap_mean']) > 0 and 0 <= float(row['next_action_changes']) <= 1
-    check_loaded(straight)
+    agent = ob2i_tf.load(straight)
+    check_acts(agent)
+    # Episodes in progress at the checkpoint may not be drawn before the end.
+    of_resumed, of_straight = (episodes_of(x, agent.environment) for x in (resumed, straight))
+    assert of_resumed == of_straight != []
 
 
-def check_loaded(folder):
-    """The trained agent of a run acts, from Python, in the environment of its run."""
-    agent = ob2i_tf.load(folder)
+def episodes_of(base_dir, environment):
+    """The episodes in the newest checkpoint: their frames and their steps, as bytes."""
+    shape, history = environment.observation_shape, environment.history
+    replay = EpisodeReplay(
+        shape[:-1] if history > 1 else shape,
+        SHORT['EpisodeReplay.capacity_transitions'],
+        history,
+        observation_dtype=environment.observation_dtype,
+    )
+    manifest = checkpoints.read_state(max((base_dir / 'checkpoints').iterdir()))['replay']
+    EpisodeFiles(base_dir / 'replay', replay).load(manifest)
+    episodes = map(replay.episode, range(replay.num_episodes))
+    return [(frames.tobytes(), steps.tobytes()) for frames, steps in episodes]
+
+
+def check_acts(agent):
+    """A trained agent acts, from Python, in the environment of its run."""
     assert agent.agent_steps == 80
     with contextlib.closing(agent.make_environment(num_envs=2)) as env:
         batch, _ = env.reset()

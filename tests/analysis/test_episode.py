@@ -13,7 +13,7 @@ from ob2i_tf.analysis import episode
 from ob2i_tf.errors import UserError
 from ob2i_tf.training.restore import restore
 from tests.browser import browser, needs_browser  # noqa: F401, a fixture
-from tests.training.test_runner import newest, run
+from tests.training.test_runner import ATARI, newest, run
 
 STEPS = 40  # After which the run's configuration ends a game.
 needs_encoder = pytest.mark.skipif(not episode.encoder(), reason='needs imageio-ffmpeg')
@@ -24,6 +24,7 @@ def folder(tmp_path_factory):
     base = tmp_path_factory.mktemp('episode') / 'run'
     run(
         base,
+        gin_file=ATARI,
         Runner__num_iterations=2,
         Runner__training_steps=120,
         make_atari__frame_skip=3,

@@ -13,13 +13,13 @@ EXAMPLES = Path(__file__).resolve().parents[2] / 'examples'
 TABLES = ('train', 'eval', 'episodes', 'eval_episodes', 'bonus')
 SHORT = {
     'Runner.num_iterations': 2,
-    'Runner.training_steps': 240,
+    'Runner.training_steps': 120,
     'MultiHeadQNetwork.hidden_units': 8,
     'batch_size': 32,
-    'Agent.learning_starts': 60,
+    'Agent.learning_starts': 40,
     'Agent.train_period': 2,
     'Agent.target_period': 40,
-    'EpisodeReplay.capacity_transitions': 200,
+    'EpisodeReplay.capacity_transitions': 100,
 }
 CARTPOLE = {**SHORT, 'Runner.evaluation_steps': 160}
 SETTINGS = {
@@ -72,8 +72,8 @@ def test_these_are_all_examples():
 def test_stopped_in_the_middle_and_resumed(example, tmp_path):
     straight, resumed = tmp_path / 'straight', tmp_path / 'resumed'
     train(example, straight)
-    assert int(rows(straight)['train'][-1].split(',')[3]) > 200  # Learner steps.
-    assert 'Starting' in train(example, resumed, 128 + signal.SIGTERM, stop_at=320)
+    assert int(rows(straight)['train'][-1].split(',')[3]) > 80  # Learner steps.
+    assert 'Starting' in train(example, resumed, 128 + signal.SIGTERM, stop_at=160)
     assert 'Resuming' in train(example, resumed)
     assert rows(resumed) == rows(straight)
     (run,) = load.load([straight]).runs

@@ -1,4 +1,7 @@
-"""Complete runs on a real ROM with a small network: files, determinism, kill and resume."""
+"""Complete runs with a small network: files, determinism, kill and resume.
+
+Tests of disturbed runs that ask nothing of the environment are on Deep Sea, which takes less time.
+"""
 
 import csv
 import itertools
@@ -22,28 +25,42 @@ from ob2i_tf.training import build, checkpoints, loop, run_folder, run_state
 from ob2i_tf.training.run_folder import COLUMNS
 from tests.processes import start
 
-SETTINGS = {
+ATARI, DEEP_SEA = 'ob2i_atari.gin', 'ob2i_deep_sea.gin'
+SHORT = {
     'Runner.num_iterations': 3,
     'Runner.training_steps': 60,
     'Runner.evaluation_steps': 55,
-    'make_atari.max_episode_frames': 100,  # A game ends at the latest after 25 agent steps.
     'MultiHeadQNetwork.num_heads': 3,
-    'MultiHeadQNetwork.hidden_units': 8,
-    'MultiHeadQNetwork.conv_layers': '((4, 8, 8),)',
     'EpisodeReplay.capacity_transitions': 100,
     'Agent.learning_starts': 30,
     'Agent.target_period': 25,
     'linear.steps': 120,
 }
+SETTINGS = {
+    ATARI: {
+        **SHORT,
+        'make_atari.max_episode_frames': 100,  # A game ends at the latest after 25 agent steps.
+        'MultiHeadQNetwork.hidden_units': 8,
+        'MultiHeadQNetwork.conv_layers': '((4, 8, 8),)',
+    },
+    DEEP_SEA: {
+        **SHORT,
+        'make_deep_sea.size': 8,  # So that the end of an iteration cuts an episode off.
+        'Agent.warmup': "'random'",
+        'Agent.train_period': 4,
+        'linear.start': 1.0,
+        'linear.final': 0.1,
+    },
+}
 
 
-def arguments(base_dir, **settings):
-    settings = {**SETTINGS, **{name.replace('__', '.'): v for name, v in settings.items()}}
+def arguments(base_dir, gin_file=DEEP_SEA, **settings):
+    given = {name.replace('__', '.'): value for name, value in settings.items()}
     return [
         'run_experiment.py',
-        '--gin_files=ob2i_atari.gin',
+        f'--gin_files={gin_file}',
         f'--base_dir={base_dir}',
-        *(f'--gin_bindings={name} = {value}' for name, value in settings.items()),
+        *(f'--gin_bindings={n} = {v}' for n, v in {**SETTINGS[gin_file], **given}.items()),
     ]
 
 
@@ -58,9 +75,20 @@ def run(base_dir, status=0, argv=None, largest_file_bytes=None, stop_at=None, **
     return output.read_text()
 
 
+def _slowly():
+    """So that a signal that is sent between two steps meets the run where it is meant to."""
+    observe = Agent.observe
+
+    def observe_and_wait(self, *args):
+        observe(self, *args)
+        time.sleep(0.01)
+
+    Agent.observe = observe_and_wait
+
+
 def start_and_stop(base_dir, number, when, **settings):
     """Starts a run and sends it a signal as soon as `when()`; returns its exit status."""
-    process = start(arguments(base_dir, **settings))
+    process = start(arguments(base_dir, **settings), before=(_slowly,))
     try:
         deadline = time.monotonic() + 120
         while not when():
@@ -103,10 +131,17 @@ def events(base_dir):
 
 @pytest.fixture(scope='module')
 def straight(tmp_path_factory):
-    """A run that nothing disturbed."""
+    """A run on Deep Sea that nothing disturbed."""
     base_dir = tmp_path_factory.mktemp('straight') / 'run'
-    output = run(base_dir)
-    return base_dir, output
+    run(base_dir)
+    return base_dir
+
+
+@pytest.fixture(scope='module')
+def atari(tmp_path_factory):
+    """A run on Atari that nothing disturbed, and its output."""
+    base_dir = tmp_path_factory.mktemp('atari') / 'run'
+    return base_dir, run(base_dir, gin_file=ATARI)
 
 
 def lines_of(base_dir, name='episodes'):
@@ -114,8 +149,8 @@ def lines_of(base_dir, name='episodes'):
     return len(path.read_text().splitlines()) if path.exists() else 0
 
 
-def test_files_of_a_run(straight):
-    base_dir, output = straight
+def test_files_of_a_run(atari):
+    base_dir, output = atari
     assert {path.name for path in base_dir.iterdir()} == {
         'config.gin',
         'environment.json',
@@ -172,8 +207,8 @@ def test_files_of_a_run(straight):
     assert len(re.findall(r'iteration \d of 3, .* learner steps, training score \d', output)) == 3
 
 
-def test_tensorboard_shows_each_iteration_once(straight):
-    base_dir, _ = straight
+def test_tensorboard_shows_each_iteration_once(atari):
+    base_dir, _ = atari
     scalars = events(base_dir)
     for tag in (
         'train/loss',
@@ -188,8 +223,8 @@ def test_tensorboard_shows_each_iteration_once(straight):
     np.testing.assert_allclose([value for _, value in scalars['train/loss']], losses, rtol=1e-6)
 
 
-def test_the_saved_config_alone_reproduces_the_run(straight, tmp_path):
-    base_dir, _ = straight
+def test_the_saved_config_alone_reproduces_the_run(atari, tmp_path):
+    base_dir, _ = atari
     files = f'--gin_files={base_dir / "config.gin"}'
     run(tmp_path / 'again', argv=['run', files, f'--base_dir={tmp_path / "again"}'])
     assert all_rows(tmp_path / 'again') == all_rows(base_dir)
@@ -197,11 +232,10 @@ def test_the_saved_config_alone_reproduces_the_run(straight, tmp_path):
 
 
 def test_half_the_iterations_then_the_other_half(straight, tmp_path):
-    base_dir, _ = straight
     run(tmp_path / 'run', Runner__num_iterations=2)
     run(tmp_path / 'run')
-    assert all_rows(tmp_path / 'run') == all_rows(base_dir)
-    assert events(tmp_path / 'run') == events(base_dir)
+    assert all_rows(tmp_path / 'run') == all_rows(straight)
+    assert events(tmp_path / 'run') == events(straight)
     output = run(tmp_path / 'run', status=1, Runner__num_iterations=2)
     assert (
         'has started 3 iterations, more than Runner.num_iterations = 2' in output.splitlines()[-1]
@@ -210,7 +244,6 @@ def test_half_the_iterations_then_the_other_half(straight, tmp_path):
 
 
 def test_killed_within_an_iteration(straight, tmp_path):
-    base_dir, _ = straight
     other = tmp_path / 'run'
     status = start_and_stop(
         other,
@@ -219,8 +252,8 @@ def test_killed_within_an_iteration(straight, tmp_path):
     )
     assert status == -signal.SIGKILL
     run(other)
-    assert all_rows(other) == all_rows(base_dir)
-    assert events(other) == events(base_dir)
+    assert all_rows(other) == all_rows(straight)
+    assert events(other) == events(straight)
 
 
 def lines_of_checkpoint(base_dir):
@@ -236,30 +269,28 @@ def lines_of_checkpoint(base_dir):
 
 @pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_saves_first_and_the_run_goes_on_from_there(straight, tmp_path, number):
-    base_dir, _ = straight
     other = tmp_path / 'run'
     status = start_and_stop(other, number, lambda: lines_of(other) > 1)
     assert status == 128 + number
     steps = int(newest(other).name)
     assert 0 < steps < 180
     run(other)
-    assert all_rows(other) == all_rows(base_dir)
-    assert events(other) == events(base_dir)
+    assert all_rows(other) == all_rows(straight)
+    assert events(other) == events(straight)
 
 
-@pytest.mark.parametrize('agent_steps', [75, 120])
-def test_stopped_at_a_step_of_ones_choice(straight, tmp_path, agent_steps):
+@pytest.mark.parametrize('gin_file, agent_steps', [(ATARI, 75), (DEEP_SEA, 120)])
+def test_stopped_at_a_step_of_ones_choice(straight, atari, tmp_path, gin_file, agent_steps):
     """120 is the last step of an iteration, which is not evaluated then."""
-    base_dir, _ = straight
-    other = tmp_path / 'run'
-    run(other, status=128 + signal.SIGTERM, stop_at=agent_steps)
+    undisturbed, other = atari[0] if gin_file == ATARI else straight, tmp_path / 'run'
+    run(other, status=128 + signal.SIGTERM, stop_at=agent_steps, gin_file=gin_file)
     assert int(newest(other).name) == agent_steps
     if agent_steps == 120:
         output = run(other, status=1, Runner__num_iterations=1)
         assert 'has started 2 iterations, more than Runner.num_iterations = 1' in output
-    run(other)
-    assert all_rows(other) == all_rows(base_dir)
-    assert events(other) == events(base_dir)
+    run(other, gin_file=gin_file)
+    assert all_rows(other) == all_rows(undisturbed)
+    assert events(other) == events(undisturbed)
 
 
 def _stop_while_playing_again():
@@ -273,7 +304,6 @@ def _stop_while_playing_again():
 
 
 def test_stopped_while_it_plays_again_what_was_played(straight, tmp_path):
-    base_dir, _ = straight
     other, output = tmp_path / 'run', tmp_path / 'output'
     run(other, status=128 + signal.SIGTERM, stop_at=75)
     process = start(arguments(other), output, before=(_stop_while_playing_again,))
@@ -284,33 +314,30 @@ def test_stopped_while_it_plays_again_what_was_played(straight, tmp_path):
     output = run(other, status=1, Runner__num_iterations=1)
     assert 'has started 2 iterations, more than Runner.num_iterations = 1' in output
     run(other)
-    assert all_rows(other) == all_rows(base_dir)
+    assert all_rows(other) == all_rows(straight)
 
 
 def test_checkpoints_within_an_iteration_change_nothing(straight, tmp_path):
-    base_dir, _ = straight
     other = tmp_path / 'run'
     run(other, status=128 + signal.SIGTERM, stop_at=75, Runner__checkpoint_steps=13)
     assert len(list((other / 'checkpoints').iterdir())) == 2
     run(other, Runner__checkpoint_steps=13)
-    assert all_rows(other) == all_rows(base_dir)
+    assert all_rows(other) == all_rows(straight)
 
 
 def test_killed_between_a_row_and_its_checkpoint(straight, tmp_path):
     """The newest checkpoint is missing, but all rows and events of its iteration exist."""
-    base_dir, _ = straight
     other = tmp_path / 'run'
-    shutil.copytree(base_dir, other)
+    shutil.copytree(straight, other)
     shutil.rmtree(newest(other))
     run(other)
-    assert all_rows(other) == all_rows(base_dir)
-    assert events(other) == events(base_dir)
+    assert all_rows(other) == all_rows(straight)
+    assert events(other) == events(straight)
 
 
 def test_a_damaged_checkpoint_is_skipped_with_a_warning(straight, tmp_path):
-    base_dir, _ = straight
     other = tmp_path / 'run'
-    shutil.copytree(base_dir, other)
+    shutil.copytree(straight, other)
     (path,) = newest(other).glob('variables.data*')
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
@@ -323,7 +350,7 @@ def test_a_damaged_checkpoint_is_skipped_with_a_warning(straight, tmp_path):
         'damaged',
     }
     run(other)
-    assert all_rows(other) == all_rows(base_dir)
+    assert all_rows(other) == all_rows(straight)
 
 
 def test_a_configuration_that_a_part_refuses_leaves_no_trace(tmp_path):
@@ -338,9 +365,8 @@ def test_a_configuration_that_a_part_refuses_leaves_no_trace(tmp_path):
 
 
 def test_rows_without_a_checkpoint_are_not_written_over(straight, tmp_path):
-    base_dir, _ = straight
     other = tmp_path / 'run'
-    shutil.copytree(base_dir, other)
+    shutil.copytree(straight, other)
     (other / 'train.csv').write_text((other / 'train.csv').read_text()[:-30])
     assert 'rows are missing' in run(other, status=1).splitlines()[-1]
     shutil.rmtree(other / 'checkpoints')
@@ -351,13 +377,12 @@ def test_rows_without_a_checkpoint_are_not_written_over(straight, tmp_path):
     assert f'no checkpoint in {other}/checkpoints: the run starts over' in run(
         other, Runner__num_iterations=1
     )
-    assert rows(other, 'train') == rows(base_dir, 'train')[:2]
+    assert rows(other, 'train') == rows(straight, 'train')[:2]
 
 
 def test_without_a_whole_checkpoint_the_run_stops(straight, tmp_path):
-    base_dir, _ = straight
     other = tmp_path / 'run'
-    shutil.copytree(base_dir, other)
+    shutil.copytree(straight, other)
     before = all_rows(other)
     for folder in (other / 'checkpoints').iterdir():
         (folder / 'state.json').write_text('')
@@ -377,21 +402,21 @@ def test_without_a_whole_checkpoint_the_run_stops(straight, tmp_path):
 def test_a_full_disk_ends_the_run_and_leaves_earlier_checkpoints_whole(
     straight, tmp_path, kilobytes
 ):
-    base_dir, _ = straight
     other = tmp_path / 'run'
-    shutil.copytree(base_dir, other)
+    shutil.copytree(straight, other)
     shutil.rmtree(newest(other))
     output = run(other, status=1, largest_file_bytes=kilobytes * 1000)
     assert output.splitlines()[-1].startswith(f'error: cannot write to the run folder {other}')
     (intact,) = (other / 'checkpoints').iterdir()
     assert not checkpoints.find_damage(intact)
     run(other)
-    assert all_rows(other) == all_rows(base_dir)
-    assert events(other) == events(base_dir)
+    assert all_rows(other) == all_rows(straight)
+    assert events(other) == events(straight)
 
 
 def test_several_environments_learn_at_the_same_ratio_and_resume(tmp_path):
     settings = {
+        'gin_file': ATARI,
         'Runner__num_envs': 4,
         'Runner__evaluation_envs': 2,
         'Runner__training_steps': 140,
@@ -514,15 +539,15 @@ def test_nonsense_of_speed_is_refused(name, value, tmp_path):
 
 
 def test_training_is_the_same_without_evaluation(straight, tmp_path):
-    base_dir, _ = straight
     run(tmp_path / 'run', Runner__evaluation_steps=0)
-    assert rows(tmp_path / 'run', 'train') == rows(base_dir, 'train')
-    assert rows(tmp_path / 'run', 'episodes') == rows(base_dir, 'episodes')
+    assert rows(tmp_path / 'run', 'train') == rows(straight, 'train')
+    assert rows(tmp_path / 'run', 'episodes') == rows(straight, 'episodes')
     assert len(rows(tmp_path / 'run', 'eval')) == 1
 
 
 def test_seeds_differ(tmp_path):
     settings = {
+        'gin_file': ATARI,
         'Runner__num_iterations': 1,
         'Runner__training_steps': 400,
         'Runner__evaluation_steps': 0,
@@ -539,7 +564,7 @@ def test_the_shortest_run(tmp_path):
         tmp_path / 'run',
         Runner__num_iterations=1,
         Runner__training_steps=25,
-        Runner__evaluation_steps=15,
+        Runner__evaluation_steps=7,
     )
     assert 'no game ended within Runner.evaluation_steps' in output
     (row,) = csv.DictReader(open(tmp_path / 'run' / 'train.csv'))
@@ -547,11 +572,10 @@ def test_the_shortest_run(tmp_path):
 
 
 def test_another_configuration_in_the_folder_is_refused(straight):
-    base_dir, _ = straight
-    before = all_rows(base_dir)
-    last = run(base_dir, status=1, EpisodicUpdate__beta=0.25).strip().splitlines()[-1]
+    before = all_rows(straight)
+    last = run(straight, status=1, EpisodicUpdate__beta=0.25).strip().splitlines()[-1]
     assert last.startswith('error: ') and 'EpisodicUpdate.beta = 0.25' in last
-    assert all_rows(base_dir) == before
+    assert all_rows(straight) == before
 
 
 def test_a_second_process_in_the_folder_is_refused(straight, tmp_path):
@@ -561,6 +585,7 @@ def test_a_second_process_in_the_folder_is_refused(straight, tmp_path):
         while not lines_of(other):
             assert process.is_alive()
             time.sleep(0.05)
+        os.kill(process.pid, signal.SIGSTOP)  # So that it does not end meanwhile.
         assert 'another process is running' in run(other, status=1).strip().splitlines()[-1]
     finally:
         process.kill()
@@ -596,6 +621,7 @@ def test_lack_of_memory_where_nan_is_looked_for_is_no_error_of_the_disk(tmp_path
 def test_scores_are_raw_and_returns_are_clipped(tmp_path):
     run(
         tmp_path / 'run',
+        gin_file=ATARI,
         make_environment__name="'Q*Bert'",
         Runner__num_iterations=1,
         make_atari__max_episode_frames=1200,

@@ -10,7 +10,7 @@ from tensorboard.plugins.hparams import plugin_data_pb2
 
 from ob2i_tf.training import logs, tensorboard
 from tests.processes import start
-from tests.training.test_runner import all_rows, arguments, events
+from tests.training.test_runner import ATARI, all_rows, arguments, events
 
 
 def read(folder):
@@ -78,7 +78,7 @@ def _points_at_every_step():
 
 
 def _run(base_dir, stop_at=None, before=(_points_at_every_step,)):
-    process = start(arguments(base_dir), before=before, stop_at=stop_at)
+    process = start(arguments(base_dir, ATARI), before=before, stop_at=stop_at)
     process.join(timeout=300)
     return process.exitcode
 
