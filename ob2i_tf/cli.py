@@ -102,6 +102,7 @@ def import_tensorflow() -> None:
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '1')
     sys.stderr.flush()
     stderr = os.dup(2)
+    collecting = gc.isenabled()
     gc.disable()  # An import makes no garbage; looking for it takes a tenth of the time.
     with tempfile.TemporaryFile() as notes:
         os.dup2(notes.fileno(), 2)
@@ -116,8 +117,8 @@ def import_tensorflow() -> None:
         finally:
             os.dup2(stderr, 2)
             os.close(stderr)
-            gc.enable()
-    gc.freeze()  # Nor are modules garbage later.
+            if collecting:
+                gc.enable()
 
 
 def print_error(error: Exception | str) -> None:
