@@ -1,7 +1,7 @@
 """Prints how the cost of each part grows: with T, K, A, the number of games and the replay.
 
-  python -m benchmarks.growth                   # about ten minutes on 2 CPU cores
-  python -m benchmarks.growth T replay          # some of the tables
+  python -m benchmarks.growth                   # about ten minutes on 2 CPU cores, 8 GB of memory
+  python -m benchmarks.growth --variables T K   # some of the tables
   python -m benchmarks.growth --processor_time  # on a machine with other work
 
 Times are median milliseconds of OB2I with the network of base/atari_small.gin, on noise of Atari's
@@ -59,14 +59,14 @@ TITLES = {
 INDUCTION = tuple(f'induction, {greedy!r}' for greedy in targets.GREEDY_READINGS)
 TARGETS = 'target of an episode', *INDUCTION
 ACTING = 'act, one head', 'act, all heads'
-REPLAY = 'replay: add', 'replay: sample an episode', 'replay: sample 32 transitions'
+REPLAY = 'replay: sample an episode', 'replay: sample 32 transitions', 'replay: add an episode'
 MEMORY = 'peak memory, MB'
 # The growth of each part's work. A scan of T rows takes O(log T) steps of O(T) operations each.
 EXPECTED = {
     'T': dict(
         zip(
-            (*TARGETS, *REPLAY[:2], MEMORY),
-            ('O(T)', 'O(T log T)', 'O(T)', 'O(T log T)', 'O(T)', 'O(1)', 'O(T)'),
+            (*TARGETS, *REPLAY, MEMORY),
+            ('O(T)', 'O(T log T)', 'O(T)', 'O(T log T)', 'O(1)', 'O(1)', 'O(T)', 'O(T)'),
         )
     ),
     'K': dict.fromkeys((*TARGETS, 'gradient step', *ACTING, MEMORY), 'O(K)')
@@ -94,8 +94,10 @@ def parts(sizes, stack):
     episode = random_episode(length, rng, actions)
     for _ in range(capacity // length):  # From then on each further episode replaces another.
         memory.add_episode(episode)
-    update = updates.EpisodicUpdate(memory, network, target, batching='episode')
-    batch, _ = updates.EpisodicUpdate(memory, network, target, batching='chunks').next_batch()
+    for index in range(memory.num_episodes):
+        memory.episode(index)  # The first time takes longer.
+    update = updates.EpisodicUpdate(memory, network, target)
+    batch, _ = update.next_batch()
     arrays = (
         episode.rewards,
         episode.discounts,
@@ -121,16 +123,16 @@ def parts(sizes, stack):
     env = stack.enter_context(contextlib.closing(environments.make('Breakout', num_envs=games)))
     env.reset()
     return {
-        TARGETS[0]: update.next_batch,
+        TARGETS[0]: lambda: update.with_targets(update.draw_episodes()),
         **{name: functools.partial(call, *arrays) for name, call in zip(INDUCTION, inductions)},
         'gradient step': functools.partial(learner.QLearner(network, target).step, batch),
         **{
             name: functools.partial(policy.actions, stacks, np.zeros(games, np.int32), 0.0, rng)
             for name, policy in zip(ACTING, policies)
         },
-        REPLAY[0]: functools.partial(memory.add_episode, episode),
-        REPLAY[1]: memory.sample_episode,
-        REPLAY[2]: functools.partial(memory.sample_transitions, 32),
+        REPLAY[0]: memory.sample_episode,
+        REPLAY[1]: functools.partial(memory.sample_transitions, 32),
+        REPLAY[2]: functools.partial(memory.add_episode, episode),
         'step of the environments': lambda: env.step(rng.integers(4, size=games)),
     }
 
@@ -168,16 +170,20 @@ def table(variable, rows):
     lines = [
         [f'{variable}: {TITLES[variable]}', *names],
         ['---:'] * (1 + len(names)),
-        *([f'{size:,}', *(f'{row[name]:,.3g}' for name in names)] for size, row in rows.items()),
+        *([f'{size:,}', *(_number(row[name]) for name in names)] for size, row in rows.items()),
         ['fitted exponent', *(f'{value:.2f}' for value in exponents)],
         ['expected', *EXPECTED[variable].values()],
     ]
     return '\n'.join(f'| {" | ".join(line)} |' for line in lines)
 
 
+def _number(value):
+    return f'{value:,.3f}' if value < 10 else f'{value:,.0f}'
+
+
 def main():
     parser = cli.parser('benchmarks.growth', __doc__)
-    parser.add_argument('variables', nargs='*', metavar='VARIABLE', help=f'of {", ".join(SIZES)}')
+    parser.add_argument('--variables', nargs='+', choices=SIZES, default=SIZES)
     parser.add_argument('--seconds', type=float, default=1.0, help='per part and size')
     parser.add_argument('--processor_time', action='store_true', help='of all threads')
     arguments = parser.parse_args()
@@ -185,7 +191,7 @@ def main():
     kind = 'processor time of all threads' if arguments.processor_time else 'wall-clock time'
     print(f'{hardware()}, TensorFlow {tf.__version__}; medians, ms of {kind}')
     with multiprocessing.get_context('spawn').Pool(1, maxtasksperchild=1) as pool:
-        for variable in arguments.variables or SIZES:
+        for variable in arguments.variables:
             rows = {
                 size: pool.apply(measure, (variable, size, arguments.seconds, clock))
                 for size in SIZES[variable]
