@@ -2,15 +2,26 @@
 
 import collections
 import json
+<<<<<<< HEAD
 import tempfile
 
 import gin
+=======
+import time
+
+import numpy as np
+>>>>>>> b9eb96b42107aca7a94dd8bec552c60fb35c4d6d
 import pytest
 import tensorflow as tf
 from tensorflow.compiler.xla.service.hlo_pb2 import HloModuleProto
 
+<<<<<<< HEAD
 from benchmarks import export_hlo, operations, timing
 from ob2i_tf import config, networks
+=======
+from benchmarks import export_hlo, growth, timing
+from ob2i_tf import networks
+>>>>>>> b9eb96b42107aca7a94dd8bec552c60fb35c4d6d
 from ob2i_tf.training import system
 from ob2i_tf.training.runner import Runner
 
@@ -31,6 +42,25 @@ def test_devices_are_idle_before_and_after_each_timed_call(monkeypatch):
     monkeypatch.setattr(tf.test.experimental, 'sync_devices', lambda: order.append('wait'))
     timing.median_ms(lambda: order.append('call'), seconds=0, least=2)
     assert order == ['call', 'call', *('wait', 'call', 'wait') * 2]
+
+
+def test_an_exponent_is_that_of_the_larger_half():
+    sizes = [1, 10, 100, 1000, 10_000]
+    values = [7, 7, *(3.0 * size**1.5 for size in sizes[2:])]
+    assert growth.exponent(sizes, values) == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize('variable, size', [('K', 2), ('games', 2), ('replay', 1000)])
+def test_every_part_of_a_table_of_growth_is_measured(clean_gin, variable, size):
+    row = growth.measure(variable, size, seconds=0, clock=time.process_time)
+    assert [*row] == [*growth.EXPECTED[variable]]
+    assert np.all(np.array([*row.values()]) > 0)
+    doubled = {name: 2 * value for name, value in row.items()}
+    lines = growth.table(variable, {size: row, 2 * size: row, 4 * size: doubled}).splitlines()
+    cells = [[cell.strip() for cell in line.strip('|').split('|')] for line in lines]
+    assert {len(line) for line in cells} == {1 + len(row)}
+    assert cells[0][1:] == [*row]
+    assert cells[-2][1:] == ['1.00'] * len(row)
 
 
 def test_the_compiled_core_is_exported(tmp_path):

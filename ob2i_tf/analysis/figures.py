@@ -57,6 +57,7 @@ STYLE = {
     'font.family': 'DejaVu Sans',
     'font.size': 9,
     'axes.titlesize': 9,
+    'axes.titley': 1.0,  # Fixed, since the search for a free place at each drawing is slow.
     'axes.labelsize': 9,
     'legend.fontsize': 8.5,
     'xtick.labelsize': 8,
@@ -182,9 +183,10 @@ def run_curves(runs, table, column) -> pd.DataFrame:
     """The `column` of a table of the runs ('scores' or 'train'), frames x seeds."""
     columns = {}
     for run in runs:
-        rows = getattr(run, table).dropna(subset=[column]).drop_duplicates('frames', keep='last')
-        if len(rows):
-            columns[run.seed] = rows.set_index('frames')[column]
+        rows = getattr(run, table)
+        curve = rows.set_index('frames')[column].dropna()
+        if len(curve):
+            columns[run.seed] = curve[~curve.index.duplicated(keep='last')]
     return pd.DataFrame(columns).sort_index()
 
 

@@ -5,12 +5,12 @@ import collections
 import contextlib
 import functools
 import json
-import math
 import os
 import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from ob2i_tf import environments
@@ -74,7 +74,7 @@ class Run(NamedTuple):
     def scores(self) -> pd.DataFrame:
         """The rows of `eval` or `train` that have a score, one per iteration."""
         table = self.train if self.scored_by == 'training' else self.eval
-        return table.dropna(subset=['score_mean'])
+        return table[table['score_mean'].notna()]
 
     @property
     def frames(self) -> int:
@@ -326,15 +326,21 @@ def _parse_csv(text, file, columns, report):
     missing = [column for column in columns if column not in names]
     if missing:
         report(f'{file}:1: no column {", ".join(missing)}')
-    rows, faults = {}, collections.defaultdict(list)
+    faults = collections.defaultdict(list)
     if lines and lines.pop():
         faults['ends within a row'].append(len(lines) + 2)
-    for number, line in enumerate(lines, 2):
-        try:
-            rows[number] = _parse_row(line, names, columns)
-        except ValueError as error:
-            faults[str(error)].append(number)
-    table = pd.DataFrame.from_dict(rows, 'index', dtype=float, columns=list(columns))
+    numbers = range(2, len(lines) + 2)
+    try:
+        rows = _parse_rows(lines, names, columns)
+    except ValueError:  # Then one by one, which is slower, to name the faulty ones.
+        intact = {}
+        for number, line in zip(numbers, lines):
+            try:
+                [intact[number]] = _parse_rows([line], names, columns)
+            except ValueError as error:
+                faults[str(error)].append(number)
+        numbers, rows = list(intact), list(intact.values())
+    table = pd.DataFrame(rows, numbers, list(columns), dtype=float)
     if 'iteration' in names and 'score' not in columns:
         repeated = table.duplicated('iteration', keep='last')
         if repeated.any():
@@ -343,33 +349,36 @@ def _parse_csv(text, file, columns, report):
     for fault, places in faults.items():
         more = f' and {len(places) - 5} more' if len(places) > 5 else ''
         report(f'{file}:{",".join(map(str, places[:5]))}{more}: {fault}; left out')
-    if not rows:
+    if table.empty:
         report(f'{file} holds no row')
     return table.sort_values('frames', kind='stable', ignore_index=True)
 
 
-def _parse_row(line, names, columns):
-    """The numbers in `columns`; raises a ValueError that describes the fault of the row."""
-    _check_text(line)
-    cells = line.split(',')
-    if len(cells) != len(names):
-        raise ValueError(f'{len(cells)} cells instead of {len(names)}')
-    by_name = dict(zip(names, cells))
-    numbers = {column: _number(column, by_name.get(column, '')) for column in columns}
-    if math.isnan(numbers['frames']):
+def _parse_rows(lines, names, columns):
+    """[rows, columns] numbers; raises a ValueError that describes the fault of a single row."""
+    text = ','.join(lines)
+    _check_text(text)
+    for count in {line.count(',') + 1 for line in lines} - {len(names)}:
+        raise ValueError(f'{count} cells instead of {len(names)}')
+    cells = text.split(',') if lines else []
+    by_name = {name: cells[index :: len(names)] for index, name in enumerate(names)}
+    empty = [''] * len(lines)
+    numbers = [_parse_numbers(column, by_name.get(column, empty)) for column in columns]
+    table = np.reshape(numbers, (len(columns), len(lines))).T
+    if np.isnan(table[:, columns.index('frames')]).any():
         raise ValueError('frames is empty')
-    return numbers
+    return table
 
 
-def _number(column, text):
-    """The number of a cell, NaN if it is empty; a ValueError if it cannot be summed."""
+def _parse_numbers(column, cells):
+    """The numbers of cells, NaN if empty; a ValueError if one cannot be summed."""
     try:
-        number = float(text or 'nan')
+        numbers = np.array([float(cell or 'nan') for cell in cells])
     except ValueError:
-        number = math.inf
-    if abs(number) > _LARGEST:
-        raise ValueError(f'{column} is {text[:40]!r}')
-    return number
+        numbers = np.inf
+    if np.any(np.abs(numbers) > _LARGEST):
+        raise ValueError(f'{column} is {cells[0][:40]!r}')
+    return numbers
 
 
 @functools.cache
