@@ -2,26 +2,17 @@
 
 import collections
 import json
-<<<<<<< HEAD
 import tempfile
-
-import gin
-=======
 import time
 
+import gin
 import numpy as np
->>>>>>> b9eb96b42107aca7a94dd8bec552c60fb35c4d6d
 import pytest
 import tensorflow as tf
 from tensorflow.compiler.xla.service.hlo_pb2 import HloModuleProto
 
-<<<<<<< HEAD
-from benchmarks import export_hlo, operations, timing
+from benchmarks import export_hlo, growth, operations, timing
 from ob2i_tf import config, networks
-=======
-from benchmarks import export_hlo, growth, timing
-from ob2i_tf import networks
->>>>>>> b9eb96b42107aca7a94dd8bec552c60fb35c4d6d
 from ob2i_tf.training import system
 from ob2i_tf.training.runner import Runner
 
