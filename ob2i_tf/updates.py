@@ -215,6 +215,9 @@ class EnsembleUpdate(Update):
         parts = {'update_generator': self._generator}
         return parts if self.bonus is None else {**parts, 'bonus': self.bonus}
 
+    def compiled_functions(self) -> list[Callable]:
+        return [self.compiled_batch.function]
+
     def _build_bonus(self):
         """Builds the bonus and traces it; warns of bindings that have no effect."""
         bonus = self.bonus
@@ -582,9 +585,6 @@ class TransitionUpdate(EnsembleUpdate):
         """See EnsembleUpdate; arguments as in Transitions, and the masks [n, K]."""
         y, means = self._targets(observations, actions, rewards, discounts, next_observations)
         return (observations, actions, y, tf.ones_like(rewards), masks), means
-
-    def compiled_functions(self) -> list[Callable]:
-        return [self.compiled_batch.function]
 
     def _targets(self, observations, actions, rewards, discounts, next_observations):
         history, seeds = self.replay.history, tf.unstack(self._generator.make_seeds(3), axis=1)
