@@ -1,4 +1,4 @@
-"""How long checkpoints hold up a run of ob2i_atari.gin, how long a resume takes, sizes on disk.
+"""Times of checkpoints and of a resume of ob2i_atari.gin, and sizes on disk.
 
   python -m benchmarks.checkpoints                  # 100,000 and 1,000,000; needs 9 GB of memory
   python -m benchmarks.checkpoints --transitions 100000
@@ -7,7 +7,7 @@ Frames are from random play of three games, 8,000 transitions each, repeated at 
 window of the compressor. The run is held up by `flush`, which writes complete segments after each
 game, and by `save`. The resume restores everything: two networks of 10 heads, Adam's two moments,
 and replay. CPU times are those of all threads; where they are shorter than the time that passed,
-the disk or another program was waited for.
+the program waited for the disk or for another program.
 """
 
 import concurrent.futures

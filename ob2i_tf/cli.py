@@ -103,10 +103,10 @@ def import_tensorflow() -> None:
     sys.stderr.flush()
     stderr = os.dup(2)
     collecting = gc.isenabled()
-    gc.disable()  # An import makes no garbage; looking for it takes a tenth of the time.
     with tempfile.TemporaryFile() as notes:
         os.dup2(notes.fileno(), 2)
         try:
+            gc.disable()  # An import makes no garbage; looking for it takes a tenth of the time.
             import tensorflow as tf
 
             tf.config.list_physical_devices('GPU')  # Without a GPU the first call prints an error.

@@ -20,7 +20,7 @@ class LearnerStep:
 
     An update that draws transitions for every batch and a learner are composed into one compiled
     call. With small networks this saves a third of the step, which otherwise passes between NumPy
-    and TensorFlow twice. A subclass that overrides `next_batch` or `step` is called by them.
+    and TensorFlow twice. If a subclass overrides `next_batch` or `step`, these are called in turn.
 
     Args:
       update: Update that makes the batches.
@@ -81,18 +81,27 @@ class LearnerStep:
                 with errors_of(learner, 'step'):
                     raise
             loss, q_mean, *means = numbers.numpy().tolist()
-            if not np.isfinite(loss):
+            errors = errors.numpy()[: len(ids)]
+            if not np.isfinite(errors).all():  # Of targets or Q-values; the loss may hide it.
                 y = targets.numpy()
                 check_array(update, 'next_batch', 'targets', y, y.shape, np.float32)
-            return (
-                {**learner.report(loss, q_mean, targets), **named_means(means)},
-                ids,
-                errors.numpy()[: len(ids)],
-            )
+            return {**learner.report(loss, q_mean, targets), **named_means(means)}, ids, errors
 
     def _compose(self, *arrays):
         columns, means = self._update.compiled_batch.function(*arrays)
         batch = types.Batch(*columns)
+        heads = self._update.network.num_heads
+        for name, shape in (
+            ('targets', (None, heads)),
+            ('weights', (None,)),
+            ('masks', (None, heads)),
+        ):
+            column = getattr(batch, name)
+            if not tf.TensorSpec(shape).is_compatible_with(column):
+                raise UserError(
+                    f'{self._update} returned {name} of {column.dtype.name} {column.shape} from '
+                    f'batch, not float32 {shape}'
+                )
         *learned, errors = self._learner.compiled_step(batch).function(*columns)
         return tf.concat([tf.stack(learned), means], axis=0), errors, batch.targets
 

@@ -21,7 +21,9 @@ from ob2i_tf.seeds import split_draws, split_seed
 
 _Count = Annotated[int, AtLeast(1)]
 _BFLOAT16_CAPABILITY = (8, 0)  # Of NVIDIA's GPUs; older ones emulate it.
-_BFLOAT16_ROWS = 32  # With fewer, rounding a large kernel takes longer than its product.
+# With fewer, rounding a large kernel takes longer than its product. A number that is unknown when
+# TensorFlow traces, as in a gradient step, counts as many.
+_BFLOAT16_ROWS = 32
 ConvLayers = Sequence[tuple[_Count, _Count, _Count]]  # Filters, kernel size and stride of each.
 
 
@@ -328,7 +330,7 @@ class MultiHeadQNetwork(QNetwork):
     def features(self, observations: Any) -> tf.Tensor:
         """The trunk: [B, *stack] -> [B, D]."""
         observations = tf.convert_to_tensor(observations)
-        # In bfloat16 all bytes are exact, and arrays of frames have half the size.
+        # bfloat16 represents all bytes, and halves the arrays of frames.
         features = tf.cast(observations, self.trunk[0].compute_dtype if self.trunk else tf.float32)
         if observations.dtype == tf.uint8:
             features *= 1 / 255

@@ -39,12 +39,22 @@ class Compiled:
             function, input_signature=signature, jit_compile=xla or None, autograph=False
         )
         self.signature = signature
+        self._fixed_sizes = [
+            (index, axis, size)
+            for index, spec in enumerate(signature or ())
+            for axis, size in enumerate(spec.shape)
+            if size is not None
+        ]
         self._calls_operation = not xla and not tf.config.list_physical_devices('GPU')
         self._traces: dict[tuple | None, Callable] = {}
 
     def __call__(self, *arguments: Any) -> Any:
         if tf.config.functions_run_eagerly():  # For debugging.
             return self.function(*arguments)
+        for index, axis, size in self._fixed_sizes:  # The operation for calls checks no shapes.
+            shape = arguments[index].shape
+            if shape[axis] != size:
+                raise ValueError(f'expected {size} at axis {axis} of argument {index}, got {shape}')
         key = None
         if self.signature is None:
             key = tuple((tf.as_dtype(x.dtype), *x.shape) for x in arguments)

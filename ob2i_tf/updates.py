@@ -215,6 +215,9 @@ class EnsembleUpdate(Update):
         parts = {'update_generator': self._generator}
         return parts if self.bonus is None else {**parts, 'bonus': self.bonus}
 
+    def compiled_functions(self) -> list[Callable]:
+        return [self.compiled_batch.function]
+
     def _build_bonus(self):
         """Builds the bonus and traces it; warns of bindings that have no effect."""
         bonus = self.bonus
@@ -355,7 +358,8 @@ class EpisodicUpdate(EnsembleUpdate):
         # An episode has at least one transition, and `history` frames more than transitions.
         most_frames = batch_size * (1 + replay.history) if batching == 'pooled' else np.inf
         self._fits_one_pass = most_frames <= chunk_size
-        self._pads_states = xla or bool(tf.config.list_physical_devices('GPU'))
+        self._has_gpu = bool(tf.config.list_physical_devices('GPU'))
+        self._pads_states = xla or self._has_gpu
         self._pending: _Pending | None = None
         rows = batch_size if self._fits_one_pass else None
         signature = [
@@ -392,7 +396,7 @@ class EpisodicUpdate(EnsembleUpdate):
         return self.batching != 'chunks'
 
     def draw(self) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-        """See EnsembleUpdate; complete episodes, for batchings other than 'chunks'."""
+        """See EnsembleUpdate; not for the batching 'chunks'."""
         columns, ids = _in_succession(self.draw_episodes())
         return (*columns, self._masks(ids)), ids
 
@@ -401,7 +405,12 @@ class EpisodicUpdate(EnsembleUpdate):
         y, means = self.episode_targets(all_frames, actions, rewards, discounts, episode)
         stacks = frames.stack_all(all_frames, self.replay.history)
         starts = tf.range(tf.shape(actions)[0]) + self.replay.history * episode
-        columns = tf.gather(stacks, starts), actions, y, tf.ones_like(rewards), masks
+        if self._has_gpu and stacks.dtype == tf.uint8:
+            # A GPU has no kernel to gather uint8; float16 represents all its values.
+            observations = tf.cast(tf.gather(tf.cast(stacks, tf.float16), starts), tf.uint8)
+        else:
+            observations = tf.gather(stacks, starts)
+        columns = observations, actions, y, tf.ones_like(rewards), masks
         missing = -tf.shape(actions)[0] % _ROW_MULTIPLE
         return tuple(_pad_rows(column, missing) for column in columns), means
 
@@ -577,9 +586,6 @@ class TransitionUpdate(EnsembleUpdate):
         y, means = self._targets(observations, actions, rewards, discounts, next_observations)
         return (observations, actions, y, tf.ones_like(rewards), masks), means
 
-    def compiled_functions(self) -> list[Callable]:
-        return [self.compiled_batch.function]
-
     def _targets(self, observations, actions, rewards, discounts, next_observations):
         history, seeds = self.replay.history, tf.unstack(self._generator.make_seeds(3), axis=1)
         next_q = self.target_network(next_observations, seeds[0])
@@ -674,7 +680,7 @@ def bonus_effects(experience, reward_bonus, next_bonus, optimistic_actions):
 
 
 def named_means(means: Iterable[float]) -> dict[str, float]:
-    """The report of `Update.next_batch`; without the means that are NaN, those of no rows."""
+    """The report of `Update.next_batch`, without means of no rows, which are NaN."""
     means = dict(zip(_MEANS + _BONUS_MEANS, map(float, means)))
     return {name: mean for name, mean in means.items() if not np.isnan(mean)}
 

@@ -150,6 +150,20 @@ def test_a_gpu_has_all_kernels_and_waits_for_few_copies(parts_of, row, copied):
     assert found == copied
 
 
+@pytest.mark.parametrize('batching', ['pooled', 'episode'])
+def test_a_gpu_gathers_the_batch_of_episodes(monkeypatch, batching):
+    network, replay = PassSize(), EpisodeReplay((84, 84), 100, history=4)
+    replay.add_episode(random_episode(40, np.random.default_rng(0)))
+    on_cpu = atari.EpisodicUpdate(replay, network, network, beta=0.0, batching=batching)
+    arrays, _ = on_cpu.draw()
+    (expected, *_), _ = on_cpu.compiled_batch(*arrays)
+    monkeypatch.setattr(tf.config, 'list_physical_devices', lambda kind=None: [GPU])
+    update = atari.EpisodicUpdate(replay, network, network, beta=0.0, batching=batching)
+    batch = update.compiled_batch.function
+    assert kernels.findings(batch.get_concrete_function()) == {SEEDS}
+    np.testing.assert_array_equal(batch(*arrays)[0][0], expected)
+
+
 @pytest.fixture
 def transfers(monkeypatch):
     """Counts tensors whose values Python reads, and bytes of the arrays that calls are given."""

@@ -107,6 +107,30 @@ def undefined(targets, q_values):
     return tf.square(targets - q_values) * np.nan
 
 
+def test_infinite_targets_are_found_though_the_loss_is_finite():
+    agent = agent_of('transitions', learner={'loss': lambda y, q: tf.minimum(tf.abs(y - q), 1.0)})
+    agent.update.alpha_1 = np.inf
+    with pytest.raises(NotFiniteError, match='returned NaN or infinite targets from next_batch'):
+        train(agent)
+
+
+class OneTarget(updates.TransitionUpdate):
+    """Targets of one head, which would broadcast."""
+
+    def batch(self, *arrays):
+        (observations, actions, y, *others), means = super().batch(*arrays)
+        return (observations, actions, y[:, :1], *others), means
+
+
+def test_columns_of_a_wrong_shape_are_refused():
+    agent = agent_of('transitions', lambda _: OneTarget)
+    with pytest.raises(UserError) as error:
+        train(agent)
+    assert ' returned targets of float32 (12, 1) from batch, not float32 (None, 3)' in str(
+        error.value
+    )
+
+
 def test_a_loss_that_goes_wrong_is_named():
     for loss, error, message in (
         (failing, UserError, ' raised UnknownError in step: RuntimeError: no loss'),

@@ -48,6 +48,13 @@ def test_a_trace_belongs_to_shapes_and_types_or_to_a_signature():
     assert shapes == [(None,)]
 
 
+def test_arguments_must_have_the_sizes_of_the_signature():
+    count = Compiled(lambda x: tf.range(tf.shape(x)[0]), [tf.TensorSpec([3], tf.float32)])
+    np.testing.assert_array_equal(count(*arrays(3)), [0, 1, 2])
+    with pytest.raises(ValueError, match=r'expected 3 at axis 0 of argument 0, got \(4,\)'):
+        count(*arrays(4))
+
+
 def test_functions_can_be_run_eagerly():
     seen = []
     double = Compiled(lambda x: (seen.append(x), 2 * x)[1])

@@ -266,7 +266,7 @@ def encoder() -> str | None:
 
 
 def write_mp4(recording, steps, path, ffmpeg):
-    """Writes all steps at the speed of the game: H.264 in the colours that all browsers show.
+    """Writes all steps at the speed of the game: H.264 in the pixel format that all browsers play.
 
     Args:
       recording: Recording.
@@ -291,7 +291,7 @@ def write_mp4(recording, steps, path, ffmpeg):
 
 
 def write_gif(recording, steps, path, max_frames=500):
-    """Writes a GIF; of a long game every n-th step, which shows it n times as fast.
+    """Writes a GIF, for a long game of every n-th step, which plays n times as fast.
 
     Args:
       recording: Recording.

@@ -315,10 +315,14 @@ def report_long_games(parts: Parts, training_steps: int, evaluation_steps: int) 
     limits = [
         text.format(limit)
         for limit, text in (
-            (training_steps, 'training plays up to {:,} of one (Runner.training_steps / num_envs)'),
+            (
+                training_steps,
+                'training cuts them off after {:,} (Runner.training_steps / num_envs)',
+            ),
             (
                 evaluation_steps,
-                'evaluations count games of up to {:,} (Runner.evaluation_steps / evaluation_envs)',
+                'evaluations count only those of up to {:,} '
+                '(Runner.evaluation_steps / evaluation_envs)',
             ),
         )
         if 0 < limit < longest

@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable
-from multiprocessing.pool import ThreadPool
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -61,10 +61,10 @@ class Checkpoints:
             aside.mkdir()
             write(aside)
             files = _files(aside)
-            with ThreadPool(1) as pool:
-                synced = pool.map_async(disk.sync, files)  # While this thread reads them.
+            with ThreadPoolExecutor(1) as pool:
+                synced = pool.map(disk.sync, files)  # While this thread reads them.
                 manifest = {str(path.relative_to(aside)): disk.fingerprint(path) for path in files}
-                synced.get()
+                list(synced)  # Raises what failed.
             disk.write_text(aside / _MANIFEST, json.dumps(manifest, indent=1))
             disk.sync(aside)
             if fault := find_damage(aside):

@@ -1,13 +1,15 @@
 """Replay on disk: each episode is written once, compressed, and verified when it is loaded."""
 
+import collections
 import hashlib
+import itertools
 import json
 import math
 import os
 import stat
 import uuid
 from collections.abc import Iterable
-from multiprocessing.pool import ThreadPool
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -208,12 +210,15 @@ class EpisodeFiles:
         return segment
 
     def _load_segments(self, manifest):
-        segments = manifest['segments']
-        with ThreadPool(_THREADS) as pool:
-            unpacked = pool.imap(self._read_segment, segments)
-            for segment in segments:
+        waiting = iter(manifest['segments'])
+        read: collections.deque = collections.deque()
+        with ThreadPoolExecutor(_THREADS) as pool:
+            for segment in manifest['segments']:
+                # No further ahead, since `append` copies short episodes.
+                for ahead in itertools.islice(waiting, _THREADS - len(read)):
+                    read.append(pool.submit(self._read_segment, ahead))
                 try:
-                    for frames, steps in next(unpacked):
+                    for frames, steps in read.popleft().result():
                         self.replay.append(frames, steps)
                 except MemoryError:
                     raise

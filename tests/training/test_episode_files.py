@@ -7,6 +7,7 @@ import pathlib
 import resource
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -160,6 +161,25 @@ def test_episodes_of_many_files_come_back_in_order(tmp_path, monkeypatch):
         files.replay.episode(i)[1].tolist() for i in range(files.replay.num_episodes)
     ]
     assert same_future(files.replay, restored)
+
+
+def test_files_are_unpacked_a_few_ahead(tmp_path, monkeypatch):
+    monkeypatch.setattr(episode_files, '_SEGMENT_BYTES', 1000)
+    manifest = _save(_filled(tmp_path, 100, capacity=600))
+    first, started, many = manifest['segments'][0], [], threading.Event()
+    read = EpisodeFiles._read_segment
+
+    def counted(self, segment):
+        started.append(segment)
+        if len(started) > episode_files._THREADS:
+            many.set()
+        if segment == first:
+            assert not many.wait(0.5)  # Nothing is appended meanwhile.
+        return read(self, segment)
+
+    monkeypatch.setattr(EpisodeFiles, '_read_segment', counted)
+    _loaded(tmp_path, manifest, capacity=600)
+    assert len(started) == len(manifest['segments'])
 
 
 def test_flush_writes_whole_segments_ahead(tmp_path, monkeypatch):

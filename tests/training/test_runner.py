@@ -483,11 +483,11 @@ def test_the_head_of_an_evaluation_is_drawn_anew_for_each_game():
     'longest, told',
     [
         (60, []),
-        (61, ['INFO: Games can reach 61 agent steps: evaluations count games of up to 60 (Runner']),
+        (61, ['INFO: Games can reach 61 agent steps: evaluations count only those of up to 60 (R']),
         (
             1000,
             [
-                'INFO: Games can reach 1,000 agent steps: training plays up to 62 of one (Runner.',
+                'INFO: Games can reach 1,000 agent steps: training cuts them off after 62 (Runner',
                 'WARNING: The run will stop at an episode of more than 61 agent steps, EpisodeRep',
             ],
         ),
