@@ -239,9 +239,10 @@ class MultiHeadQNetwork(QNetwork):
       value_scale: Factor on the values, not on the prior's. With it, weights and optimizer steps of
         the usual size represent values of this size; those of the maze are in the hundreds.
       train_output: Whether gradients reach the last layer; if not, a posterior sets it.
-      precision: 'float32', or 'bfloat16' for the convolutions and, for 32 observations or more, the
-        heads' hidden product; weights and their gradients, the last layer, the values and all later
-        results stay float32. A CPU without instructions for bfloat16 computes in float32.
+      precision: 'float32', or 'bfloat16' for the convolutions and, except when acting in fewer than
+        32 environments, for the heads' hidden product; weights and their gradients, the last layer,
+        the values and all later results stay float32. A CPU without instructions for bfloat16
+        computes in float32.
       seed: Seed of the initial weights.
       prior_seed: Seed of the prior's weights; the same for the online and the target network.
     """
