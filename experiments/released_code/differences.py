@@ -7,7 +7,7 @@ import collections
 import contextlib
 import math
 import tempfile
-import types as python_types
+from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
@@ -101,6 +101,7 @@ def make_networks(modules, rng, scale, newest_only=False):
       scale: Factor on the initial kernels.
       newest_only: Whether values depend on the newest frame of a stack alone.
     """
+    theirs.resize(modules)
     model = theirs.make_model(modules, 4)
     facts = build.inspect_environment(_part('environment'))
     own = build.build_networks(_part('network'), facts, 0)
@@ -323,17 +324,17 @@ def _of_bonuses(modules):
 
 
 def of_gradient_step(modules):
-    """Loss, clipped gradients, Adam's moments, and values after 4 steps."""
+    """Loss, Adam's moments after one step, that is the clipped gradient, and values after it."""
     for inputs, scale, size in (
-        ('4 steps, not clipped', 1.0, 1.0),
-        ("4 steps, most clipped, Huber's linear part", 5.0, 50.0),
+        ('not clipped', 1.0, 1.0),
+        ("clipped, Huber's linear part", 5.0, 50.0),
     ):
+        losses, values, slots = [], [], {'m': [], 'v': []}
         rng = np.random.default_rng(4)
-        with configured():
-            model, online, target = make_networks(modules, rng, scale)
-            learner = _part('learner')(online, target, 0)
-            losses, slots = [], []
-            for step in range(4):
+        for _ in range(3):
+            with configured('MultiHeadQNetwork.hidden_units = 64'):
+                model, online, target = make_networks(modules, rng, scale)
+                learner = _part('learner')(online, target, 0)
                 obs = np.stack([random_frames(rng, 32) for _ in range(4)], axis=-1)
                 actions = rng.integers(4, size=32).astype(np.int32)
                 y = (size * rng.normal(size=(32, 10))).astype(np.float32)
@@ -341,26 +342,20 @@ def of_gradient_step(modules):
                 batch = Batch(obs, actions, y, np.ones(32, 'f'), np.ones((32, 10), 'f'))
                 report, _ = learner.step(batch)
                 losses.append((float(loss), report['loss'] * config.value('QLearner.loss_scale')))
-                for slot in 'mv' if step in (0, 3) else '':
-                    pairs = _pairs(
-                        model.q_network,
-                        online,
-                        lambda v, slot=slot: model.optimizer.get_slot(v, slot).numpy(),
-                    )
-                    optimizer = learner._optimizer
-                    name = f'{"first" if slot == "m" else "second"} moments of Adam'
-                    worst = max(
-                        (
-                            compare(name, '', other, optimizer.get_slot(v, slot), 1e-4)
-                            for v, other in pairs
-                        ),
-                        key=lambda row: row.unexplained,
-                    )
-                    slots.append(worst._replace(inputs=f'{inputs}; after step {step + 1}'))
-            q_values = model.q_network(obs), online(obs)
+            values.append((model.q_network(obs), online(obs)))
+            for slot, found in slots.items():
+                of_theirs, of_ours = model.optimizer.get_slot, learner._optimizer.get_slot
+                pairs = _pairs(
+                    model.q_network, online, lambda v, s=slot, get=of_theirs: get(v, s).numpy()
+                )
+                for variable, other in pairs:  # In units of the norm, for each variable.
+                    rest = np.linalg.norm(other - of_ours(variable, slot))
+                    found.append((1, 1 + rest / np.linalg.norm(other)))
+        inputs = f'3 batches, {inputs}'
         yield compare('loss', inputs, *np.transpose(losses), 1e-5)
-        yield from slots
-        yield compare('Q-values after the steps', inputs, *q_values, 1e-3)
+        for slot, name in (('m', 'gradient after clipping'), ('v', 'its square')):
+            yield compare(f'{name}, norm per variable', inputs, *np.transpose(slots[slot]), 0.02)
+        yield compare('Q-values after a step', inputs, *np.swapaxes(values, 0, 1), 1e-3)
 
 
 def of_acting(modules):
@@ -403,9 +398,7 @@ def of_loop(modules, agent_steps=3000):
     with configured(*bindings), tempfile.TemporaryDirectory() as folder:
         parts = Runner(f'{folder}/run', dry_run=True).parts
         make = _part('environment')
-        own, other = (
-            python_types.SimpleNamespace(epsilon=[], learned=[], copied=[]) for _ in range(2)
-        )
+        own, other = (SimpleNamespace(epsilon=[], learned=[], copied=[]) for _ in range(2))
         _record_ours(parts, make, actions[:-1], own)
         buffer = _record_theirs(modules, make, actions, other)
     inputs = f'{agent_steps:,} agent steps of Breakout, equal actions'
@@ -425,9 +418,7 @@ def of_loop(modules, agent_steps=3000):
     ):
         explained = np.add(ours_at, 1)
         yield compare(name, inputs, theirs_at, ours_at, explained=explained, reason=late)
-    episodes = [
-        parts.replay.episode(i) for i in range(parts.replay.num_episodes)
-    ]
+    episodes = [parts.replay.episode(i) for i in range(parts.replay.num_episodes)]
     count = sum(len(steps) for _, steps in episodes)
     for name, column in (
         ('frames', np.concatenate([frames[3:-1] for frames, _ in episodes])),
@@ -447,7 +438,7 @@ def _record_ours(parts, make, actions, log):
         log.epsilon.append(epsilon)
         return np.array([next(planned)], np.int32)
 
-    agent.policy = python_types.SimpleNamespace(actions=act)
+    agent.policy = SimpleNamespace(actions=act)
     agent.learner_step = lambda: log.learned.append(len(log.epsilon)) or ({}, None, None)
     parts.learner.update_target = lambda: log.copied.append(len(log.epsilon))
     with contextlib.closing(make(num_envs=1, seed=0)) as env:
@@ -470,7 +461,7 @@ def _record_theirs(modules, make, actions, log):
         def step(self, obs, update_eps, **_):
             log.epsilon.append(self.eps)
             self.eps = float(update_eps)
-            return actions[len(log.epsilon) - 1] if len(log.epsilon) <= len(actions) else 0
+            return actions[min(len(log.epsilon), len(actions)) - 1]
 
         def train_bebu(self, replay, **_):
             buffers[:] = [replay]
@@ -492,4 +483,5 @@ def all_of(modules, repo):
     with configured():
         yield from of_settings(modules, repo)
     for part in (of_loop, of_targets, of_gradient_step, of_acting):
+        tf.keras.utils.set_random_seed(0)  # Of their initial weights.
         yield from part(modules)

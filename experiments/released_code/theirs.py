@@ -53,16 +53,6 @@ def load(repo: Path, baselines: Path) -> types.SimpleNamespace:
         del sys.path[:2]
 
 
-def commit(folder: Path) -> str:
-    """The commit of a work tree, '' if unknown."""
-    head = Path(folder) / '.git' / 'HEAD'
-    if not head.is_file():
-        return ''
-    text = head.read_text().strip()
-    reference = head.parent / text.removeprefix('ref: ')
-    return reference.read_text().strip() if reference.is_file() else text
-
-
 def defaults(repo: Path) -> dict:
     """{option: default} of their run_atari.py, and the constants that it passes to `learn`."""
     found = {}
@@ -105,7 +95,7 @@ def make_model(modules: types.SimpleNamespace, num_actions: int):
         beta=config.value('EpisodicUpdate.beta'),
         observation_shape=(84, 84, 4),
         num_actions=num_actions,
-        grad_norm_clipping=config.value('QLearner.max_gradient_norm'),
+        grad_norm_clipping=10,  # The constant of deepq.learn.
         gamma=config.value('Agent.discount'),
         optimizer=tf.train.AdamOptimizer(config.value('adam.learning_rate')),
         num_ensemble=config.value('MultiHeadQNetwork.num_heads'),
@@ -136,17 +126,20 @@ class OldEnvironment:
       env: Vector environment with one copy.
       agent_steps: Agent steps after which `step` raises Finished; 0: never.
       on_step: Called with the number of each agent step, from 1, before it is played.
-      on_game: Called with the number of agent steps and the score when a game ends.
+      on_game: Called with the score of each finished game.
+
+    Attributes:
+      steps: Number of agent steps taken.
     """
 
-    def __init__(self, env, agent_steps=0, on_step=lambda step: None, on_game=lambda *_: None):
+    def __init__(self, env, agent_steps=0, on_step=lambda _: None, on_game=lambda _: None):
         self.observation_space = env.single_observation_space
         self.action_space = env.single_action_space
         self.was_real_done = True
         self.unwrapped = self
         self._env, self._limit = env, agent_steps
         self._on_step, self._on_game = on_step, on_game
-        self._steps, self._score = 0, 0.0
+        self.steps, self._score = 0, 0.0
         self._first = env.reset()[0][0]
 
     def reset(self) -> np.ndarray:
@@ -154,17 +147,17 @@ class OldEnvironment:
         return self._first
 
     def step(self, action: int) -> tuple:
-        if self._limit and self._steps == self._limit:
+        if self._limit and self.steps == self._limit:
             raise Finished
-        self._steps += 1
-        self._on_step(self._steps)
+        self.steps += 1
+        self._on_step(self.steps)
         observations, rewards, terminated, truncated, info = self._env.step(np.array([action]))
         self._first, self.was_real_done = observations[0], bool(info['game_over'][0])
         self._score += float(info['raw_rewards'][0])
         report = {}
         if self.was_real_done:
             report = {'episode': {'r': self._score}}
-            self._on_game(self._steps, self._score)
+            self._on_game(self._score)
             self._score = 0.0
         done = bool(terminated[0] or truncated[0])
         return info['final_obs'][0], rewards[0], done, report
