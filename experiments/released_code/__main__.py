@@ -33,7 +33,7 @@ SPEED_BINDINGS = [
     'linear.steps = 1000',
     'EpisodeReplay.capacity_transitions = 100000',
 ]
-CURVE_STEPS = 'Runner.training_steps = 10000'  # Agent steps between evaluations.
+EVALUATIONS = 6  # Of a learning curve.
 
 
 def write(path, columns, rows):
@@ -97,8 +97,12 @@ def curves(arguments):
     for seed in range(arguments.seeds):
         for side in arguments.sides:
             folder = arguments.base_dir / side / f'seed{seed}'
-            bindings = [CURVE_STEPS, *arguments.gin_bindings, f'Runner.seed = {seed}']
-            bindings.append(f'Runner.num_iterations = {_iterations(arguments)}')
+            bindings = [
+                f'Runner.seed = {seed}',
+                f'Runner.num_iterations = {EVALUATIONS}',
+                f'Runner.training_steps = {arguments.agent_steps // EVALUATIONS}',
+                *arguments.gin_bindings,
+            ]
             options = ['--gin_files', *GIN_FILES['small'], '--gin_bindings', *bindings]
             run_side(arguments, 'curve', side, [*options, f'--base_dir={folder}'])
             with open(folder / 'eval.csv', newline='') as file:
@@ -109,13 +113,6 @@ def curves(arguments):
     columns = 'side', 'seed', 'agent_steps', 'games', 'score_mean', 'score_std'
     write(arguments.out / 'curves.csv', columns, rows)
     return True
-
-
-def _iterations(arguments):
-    """Evaluations of a run, from the last binding of the steps between them."""
-    bindings = [CURVE_STEPS, *arguments.gin_bindings]
-    period = [b for b in bindings if b.startswith('Runner.training_steps')][-1]
-    return arguments.agent_steps // int(period.partition('=')[2])
 
 
 @cli.command()

@@ -45,7 +45,7 @@ def compare(quantity, inputs, other, own, bound=0.0, explained=None, reason='') 
 
     Args:
       quantity, inputs: Texts.
-      other, own: Arrays of equal shape, theirs and ours.
+      other, own: Arrays, theirs and ours; if their shapes differ, the difference is infinite.
       bound: Largest allowed difference that is not explained, relative like the next.
       explained: Ours after the known difference has been applied to it; None: ours.
       reason: The known difference.
@@ -56,8 +56,9 @@ def compare(quantity, inputs, other, own, bound=0.0, explained=None, reason='') 
     """
     other, own = (np.asarray(x, np.float64) for x in (other, own))
     explained = own if explained is None else np.asarray(explained, np.float64)
-    assert other.shape == own.shape == explained.shape and other.size, (quantity, other.shape)
-    absolute, rest = (np.abs(other - x).max() for x in (own, explained))
+    absolute, rest = (
+        np.abs(other - x).max() if other.shape == x.shape else math.inf for x in (own, explained)
+    )
     size = np.abs(other).max() or 1.0
     return Difference(
         quantity,
@@ -148,8 +149,7 @@ class Replays:
             actions = rng.integers(4, size=length).astype(np.int32)
             rewards = rng.integers(-1, 2, length).astype(np.float32)
             for t in range(length):
-                row = frames[t][..., None], actions[t], rewards[t], t == length - 1
-                self.theirs.add(*row)
+                self.theirs.add(frames[t, ..., None], actions[t], rewards[t], t == length - 1)
             discounts = np.full(length, config.value('Agent.discount'), np.float32)
             discounts[-1] = 0
             self.ours.add_episode(Episode(frames, actions, rewards, discounts))
@@ -166,11 +166,10 @@ class Replays:
         self._draws.extend(draw)
         batches = [update.next_batch()[0] for _ in range(math.ceil(self.lengths[draw[0]] / 32))]
         self._draws.clear()
-        columns = []
-        for name in ('observations', 'actions', 'targets'):
-            parts = [getattr(b, name)[b.weights > 0][::-1] for b in batches]
-            columns.append(np.concatenate(parts))
-        return columns
+        return [
+            np.concatenate([getattr(b, name)[b.weights > 0][::-1] for b in batches])
+            for name in ('observations', 'actions', 'targets')
+        ]
 
 
 @contextlib.contextmanager
@@ -251,7 +250,6 @@ def of_targets(modules):
         one = model.q_network(states[:1], k=3), own[0](states[:1], head=3)[:, 0]
         yield compare('Q-values of one head', '1 stack', *one, 1e-5)
         replays = Replays(modules, [5] * 12, rng)
-        model.batchnum = model.batch_count
         y = replays.train(model, (6, 7), 0)
         own_rows = len(replays.batch(_part('update')(replays.ours, *own), (6, 7))[2])
         yield compare(
@@ -277,7 +275,7 @@ def _of_bonuses(modules):
             _part('update')(r.ours, online, target) for r in (replays, as_played)
         )
         alpha, discount = update.alpha_2, config.value('Agent.discount')
-        rows, oldest, moments = [], [], []
+        rows, oldest, stds, counts = [], [], [], []
         for draw in [(i, i + 1) for i in (5, 9, 7, 6, 8)]:
             y = replays.train(model, draw, alpha)
             states, actions, ours = replays.batch(update, draw)
@@ -288,15 +286,13 @@ def _of_bonuses(modules):
             lacking = discount * alpha * bonus / float(update.bonus.next_bonus_std.std)
             rows.append((y[:-1], ours[:-1]))
             oldest.append((y[-1], ours[-1], ours[-1] - lacking))
-            moments.append(
-                [
-                    (np.sqrt(model.rff_rms.var), float(update.bonus.reward_bonus_std.std)),
-                    (np.sqrt(model.rff_rms_q.var), float(update.bonus.next_bonus_std.std)),
-                    (model.rff_rms.count, float(update.bonus.reward_bonus_std.count)),
-                    (model.rff_rms_q.count, float(update.bonus.next_bonus_std.count)),
-                    (math.nan, float(other_update.bonus.next_bonus_std.std)),
-                ]
+            pairs = (
+                (model.rff_rms, update.bonus.reward_bonus_std),
+                (model.rff_rms_q, update.bonus.next_bonus_std),
+                (model.rff_rms_q, other_update.bonus.next_bonus_std),
             )
+            stds.append([(np.sqrt(other.var), float(own.std)) for other, own in pairs])
+            counts.append([(other.count, float(own.count)) for other, own in pairs])
     rows, oldest = ([np.concatenate(x) for x in zip(*pairs)] for pairs in (rows, oldest))
     inputs = '5 draws with alpha_1 = alpha_2 = 0.5'
     yield compare(f'targets with bonuses, {len(rows[0])} transitions', inputs, *rows, 5e-6)
@@ -308,17 +304,16 @@ def _of_bonuses(modules):
         explained=oldest[2],
         reason='theirs lacks alpha_2 B~ there',
     )
-    moments = np.array(moments)
-    names = 'std of B', 'std of B~', 'values in the moments of B', 'values in the moments of B~'
-    for index, name in enumerate(names):
-        yield compare(name, inputs, *moments[:, index].T, 2e-6)
+    stds, counts = (np.transpose(x, (1, 2, 0)) for x in (stds, counts))
+    for name, std, count in zip(('B', 'B~'), stds, counts):
+        yield compare(f'std of {name}', inputs, *std, 2e-6)
+        yield compare(f'values in the moments of {name}', inputs, *count)
     yield compare(
-        'std of B~, its own frame after a terminal',
+        'std of B~ with the frame after a terminal as played',
         inputs,
-        moments[:, 1, 0],
-        moments[:, 4, 1],
+        *stds[2],
         2e-6,
-        explained=moments[:, 1, 1],
+        explained=stds[1, 1],
         reason='after a terminal theirs reads the next state from the row below',
     )
 
@@ -453,14 +448,12 @@ def _record_ours(parts, make, actions, log):
 
 def _record_theirs(modules, make, actions, log):
     buffers = []
+    theirs.resize(modules)
 
-    class Model:
-        def __init__(self, **_):
-            self.eps = 0.0
-
-        def step(self, obs, update_eps, **_):
-            log.epsilon.append(self.eps)
-            self.eps = float(update_eps)
+    class Model(modules.deepq_learner.DEEPQ):
+        def step(self, *arguments, **keywords):
+            log.epsilon.append(float(self.eps))  # By which `step` decides, then sets the next.
+            super().step(*arguments, **keywords)
             return actions[min(len(log.epsilon), len(actions)) - 1]
 
         def train_bebu(self, replay, **_):

@@ -51,6 +51,7 @@ def test_a_difference_by_hand():
     assert row[2:4] == (1.0, 0.25) and row.unexplained == pytest.approx(0.05)
     assert row.verdict == differences.BY_DESIGN
     assert differences.compare('y', '', [2.0], [2.0]).verdict == differences.EQUAL
+    assert differences.compare('y', '', [2.0], [2.0, 3.0]).verdict == differences.DIFFERS
     assert differences.compare('y', '', [np.nan], [2.0], 0.1).verdict == differences.DIFFERS
 
 
