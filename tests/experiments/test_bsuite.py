@@ -86,10 +86,10 @@ def test_found_counts_the_upright_steps_of_each_episode():
 
 def test_a_sea_is_solved_as_in_the_study_of_deep_sea():
     rng = np.random.default_rng(0)
-    for share in (0.05, 0.1, 0.2):
-        found = (rng.random(200) < share) & (np.arange(200) > 50)
+    drawn = [(rng.random(200) < share) & (np.arange(200) > 50) for share in (0.05, 0.1, 0.2)]
+    for found in (*drawn, np.arange(30) >= 27, np.arange(200) >= 180):  # A tenth is not enough.
         rows = [recorded.Episode(0.0, int(each), 10, 0.0) for each in found]
-        at = next((n for n in range(1, 201) if recorded.solved(rows[:n])), None)
+        at = next((n for n in range(1, len(found) + 1) if recorded.solved(rows[:n])), None)
         assert at == deep_sea.solved_at(found.astype(float))
 
 
