@@ -176,9 +176,12 @@ def main(argv=None):
     parser.add_argument('--rounds', type=cli.count, default=5, help='of --speed')
     arguments = parser.parse_args(argv)
     theirs = arguments.speed or 'bsuite' in arguments.methods
-    if theirs and not shutil.which(arguments.peer_python or ''):
+    peer_python = shutil.which(arguments.peer_python or '')
+    if theirs and not peer_python:
         parser.error("bsuite's method needs --peer_python; --methods selects others")
-    pythons = dict.fromkeys(METHODS, sys.executable) | {'bsuite': arguments.peer_python}
+    pythons = dict.fromkeys(METHODS, sys.executable) | {
+        'bsuite': peer_python and os.path.abspath(peer_python)
+    }
     arguments.out.mkdir(parents=True, exist_ok=True)
     if arguments.speed:
         both = {method: pythons[method] for method in ('ob2i', 'bsuite')}
@@ -207,7 +210,10 @@ def main(argv=None):
     for future in concurrent.futures.as_completed(started):
         path, status = started[future], future.result()
         failed += status != 0
-        print(f'{path}: {"complete" if not status else f"FAILED ({status}), see its .log"}')
+        print(
+            f'{path}: {"complete" if not status else f"FAILED ({status}), see its .log"}',
+            flush=True,
+        )
         write(arguments.out / 'runs.csv', COLUMNS, complete())
     with open(arguments.out / 'runs.csv', newline='') as file:
         print(table(list(csv.DictReader(file))))
