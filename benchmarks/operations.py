@@ -5,7 +5,8 @@
 
 A learner step stands for all that a run does per learner step: the gradient step, the targets of as
 many states, the actions of the agent steps in between, and the emulator's steps that no learner
-step overlaps. Operations are TensorFlow's, on arrays of the sizes that they have in a run.
+step overlaps. Operations are TensorFlow's, on arrays of the sizes that they have in a run; the time
+of an empty call is subtracted.
 """
 
 import contextlib
@@ -55,8 +56,8 @@ def operations(parts, env):
         norm = compiled(lambda: tf.add_n([tf.nn.l2_loss(gradient) for gradient in gradients]))
         yield 'gradient step', 'norm', 1, norm
     period = config.value('Agent.train_period')
-    followed = str(config.value('Agent.preferences')) == '@head_preferences'
-    for name, call in forward(network, 1, heads=1 if followed else network.num_heads):
+    heads = 1 if parts.agent.policy._followed_head_only else network.num_heads
+    for name, call in forward(network, 1, heads):
         yield 'acting', name, period, call
     # A learner step overlaps with one step of the emulators.
     yield 'emulator', 'step', period - 1, lambda: env.step(np.zeros(1, np.int32))
@@ -125,13 +126,14 @@ def main():
     config.load([arguments.gin_file], ['EpisodeReplay.capacity_transitions = 20_000'])
     with tempfile.TemporaryDirectory() as folder:
         parts = Runner(base_dir=folder, dry_run=True).parts
-    total = 0.0
+    total, zero = 0.0, tf.constant(0)
+    empty = median_ms(compiled(tf.identity, zero), arguments.seconds)
     print(f'{arguments.gin_file}, {hardware()}, TensorFlow {tf.__version__}\n')
     print('| for | operation | ms alone | per learner step | ms |\n|---|---|---:|---:|---:|')
     with contextlib.closing(environments.make('Breakout', num_envs=1)) as env:
         env.reset()
         for purpose, name, count, call in operations(parts, env):
-            time = median_ms(call, arguments.seconds)
+            time = median_ms(call, arguments.seconds) - empty * (purpose != 'emulator')
             total += count * time
             print(
                 f'| {purpose} | {name} | {time:.2f} | {count:g} | {count * time:.2f} |', flush=True
