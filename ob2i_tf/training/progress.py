@@ -138,8 +138,9 @@ class ProgressBar:
 
     def _show(self):
         if self._bar.disable:
+            percent = 100 * self._frames // self._total if self._total else 100
             _print_line(
-                f'{100 * self._frames // self._total}% of {self._total:,} {self._unit}, '
+                f'{percent}% of {self._total:,} {self._unit}, '
                 f'{duration(self._clock() - self._start)}: {self.text()}'
             )
             return

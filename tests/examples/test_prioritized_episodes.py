@@ -6,7 +6,7 @@ import pytest
 from examples.prioritized_episodes.prioritized_episodes import PrioritizedEpisodeReplay
 from ob2i_tf.training.episode_files import EpisodeFiles
 from tests.episodes import FRAME, make_episode, number_of
-from tests.examples.test_runs import train
+from tests.examples.test_runs import SETTINGS, train
 
 LENGTHS = (4, 3, 6, 2, 5)
 
@@ -136,7 +136,9 @@ def test_alpha_below_0():
 
 
 def test_a_run_tells_the_errors_of_its_learner_steps(tmp_path):
-    train('prioritized_episodes', tmp_path / 'run')
+    longer = {'Runner.training_steps': 240, 'EpisodeReplay.capacity_transitions': 200}
+    settings = {**SETTINGS['prioritized_episodes'], **longer}
+    train('prioritized_episodes', tmp_path / 'run', settings=settings)
     newest = max((tmp_path / 'run' / 'checkpoints').iterdir())
     priorities = np.load(newest / 'arrays.npz')['replay_priorities']
     assert len(priorities) == 20  # 200 transitions in episodes of 10.

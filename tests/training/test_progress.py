@@ -79,6 +79,12 @@ def test_a_run_into_a_pipe_redraws_nothing(tmp_path):
     assert b'\n100% of 80 steps, ' in ended.stderr
 
 
+def test_a_run_without_steps_is_complete(capsys):
+    with progress.ProgressBar(0, 0, 'frames', False):
+        pass
+    assert capsys.readouterr().err.startswith('100% of 0 frames, ')
+
+
 def test_a_terminal_has_a_bar():
     with (
         contextlib.redirect_stderr(Terminal()) as terminal,

@@ -506,6 +506,7 @@ def test_long_games_are_a_warning_only_if_they_end_the_run(caplog, longest, told
 
 def test_xla_trains_and_a_profile_shows_the_phases(tmp_path):
     settings = {
+        'EpisodicUpdate__batching': "'chunks'",  # Others compute targets within the learner step.
         'Runner__xla': "('acting', 'targets', 'gradient_step')",
         'Runner__profile': '(0, 55)',
         'Runner__num_iterations': 1,
