@@ -100,7 +100,8 @@ def test_the_old_interface_shows_the_same_games():
             old.step(0)
 
 
-def test_our_side_takes_a_learner_step_every_fourth_agent_step(tmp_path, capfd):
+def test_our_side_takes_a_learner_step_every_fourth_agent_step(tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr(side.logging, 'set_verbosity', lambda level: None)  # It would stay.
     bindings = [*study.SPEED_BINDINGS, 'Agent.learning_starts = 400', 'linear.steps = 0']
     bindings += ['MultiHeadQNetwork.hidden_units = 8']
     with config.GinState().entered():
