@@ -19,7 +19,7 @@ LONGEST = 1001  # Agent steps of an episode: the swing-up's 10 s in steps of 0.0
 
 
 def run_theirs(make, bsuite_id, seed, episodes):
-    """Calls bsuite's script with a recorded environment in place of its own, unseeded one."""
+    """Calls bsuite's script with a seeded and recorded environment in place of the unseeded one."""
     import numpy as np
     import tensorflow as tf
     from bsuite.baselines.tf.boot_dqn import run

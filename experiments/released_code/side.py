@@ -1,4 +1,4 @@
-"""One run of one side in a process of its own, for the speed or a learning curve.
+"""One run of one side in a separate process, for the speed or a learning curve.
 
   python -m experiments.released_code.side speed theirs OB2I baselines --gin_files F --agent_steps N
   python -m experiments.released_code.side curve ours OB2I baselines --gin_files F --base_dir DIR
