@@ -129,6 +129,13 @@ def test_the_small_file_goes_over_an_atari_method(name, clean_gin):
     assert resolved(f'{name}_atari.gin', 'base/atari_small.gin') == expected
 
 
+@pytest.mark.parametrize('name', ['ob2i', 'bebu_ucb', 'bootdqn', 'ebu'])
+def test_the_scaled_file_goes_over_a_maze_method(name, clean_gin):
+    scaled = {'MultiHeadQNetwork.value_scale': '100.0', 'QLearner.loss_scale': '0.0001'}
+    file = f'{name}_mnist_maze.gin'
+    assert resolved(file, 'base/mnist_maze_scaled.gin') == resolved(file) | scaled
+
+
 def outcome(layers):
     """The outcome of a configuration: its resolved text, or its error."""
     try:
