@@ -1,14 +1,14 @@
-"""The ablation on small Atari: scores, and the size of the bonus.
+"""The ablation on small Atari: scores of six methods on five games.
 
   python -m experiments.atari_ablation --out experiments/atari_ablation
 
 Reads the runs beside this script, <method>/<game>/<seed>/. A score is the mean of the last
 evaluation. Writes
 
-  scores.csv   the score of each run
-  table.csv    mean scores over seeds, methods x games, beside the paper's
-  summary.csv  human-normalised scores over the games that all methods have played
-  bonus.csv    the bonus and the gap between actions, in each iteration of each run
+  scores.csv       the score of each run
+  table.csv        mean scores over seeds, methods x games, beside the paper's
+  summary.csv      human-normalised scores over the games that all methods have played
+  comparisons.csv  pairs of methods: difference of interquartile means, probability of improvement
   curves.png, .svg and .pdf
 """
 
@@ -17,10 +17,11 @@ import sys
 from pathlib import Path
 
 from ob2i_tf import cli
-from ob2i_tf.training.run_folder import RunFolder
 
 with cli.extra('analysis'):
+    import numpy as np
     import pandas as pd
+    from rliable import metrics
 
     from ob2i_tf.analysis import figures, load, scores
 
@@ -34,6 +35,16 @@ METHODS = {  # Whose folders have these names.
     'BootDQN': 'bootdqn',
     'EBU': 'ebu',
 }
+PAIRS = (
+    ('OB2I', 'BEBU'),  # The UCB-bonus, with a backward pass,
+    ('BootDQN-UCB', 'BootDQN'),  # and without.
+    ('OB2I', 'BootDQN-UCB'),  # The backward pass, with the bonus,
+    ('BEBU', 'BootDQN'),  # and without.
+    ('OB2I', 'BootDQN'),  # Both.
+    ('OB2I', 'BEBU-RND'),  # The UCB-bonus instead of RND's.
+    ('BEBU-RND', 'BEBU'),
+    ('BEBU', 'EBU'),  # Ten heads.
+)
 
 
 def summary(atari):
@@ -60,24 +71,40 @@ def beside_the_paper(means, known):
     return means.T.join(paper.add_suffix(', paper'), how='left').rename_axis('method')
 
 
-def bonuses(runs):
-    """The rows of bonus.csv of all runs with a bonus, and what they add to a target.
+def comparisons(atari):
+    """How PAIRS differ: in the interquartile mean, and by the probability of improvement.
 
-    `next_bonus_added` is alpha_2 B~, normalised, at the mean; `added_over_gap` divides it by the
-    mean gap between a head's best and second-best action.
+    Each with its 95% interval, by a bootstrap of the runs of each game (Agarwal et al. 2021), over
+    the games and seeds that both methods have completed; NaN with one seed.
+
+    Args:
+      atari: `Results.atari`.
     """
-    tables = []
-    for run in runs:
-        table = pd.read_csv(RunFolder(run.path).table('bonus'))
-        if table.empty:
-            continue
-        (alpha_2,) = (x for name, x in run.config.items() if name.endswith('Update.alpha_2'))
-        table['next_bonus_added'] = alpha_2 * table['next_bonus_normalized_mean']
-        table['added_over_gap'] = table['next_bonus_added'] / table['q_gap_mean']
-        for column, value in (('seed', run.seed), ('game', run.game), ('method', run.method)):
-            table.insert(0, column, value)
-        tables.append(table)
-    return pd.concat(tables)
+    matrices = {
+        method: group.pivot(index='seed', columns='game', values='normalised')
+        for method, group in atari.groupby('method')
+    }
+    rows = []
+    for method, other in PAIRS:
+        one, two = matrices[method], matrices[other]
+        one, two = one.align(two, join='inner')
+        complete = (one.notna() & two.notna()).all(axis=1)
+        pair = one[complete].to_numpy(), two[complete].to_numpy()
+        seeds, games = pair[0].shape
+        if seeds > 1:
+            values, bounds = scores.bootstrap(pair, improvement)
+        else:
+            values, bounds = improvement(*pair), np.full((2, 2), np.nan)
+        rows.append([method, other, games, seeds, *np.ravel([values, *bounds], order='F')])
+    ends = ('', '_low', '_high')
+    columns = [f'{name}{end}' for name in ('iqm_difference', 'probability') for end in ends]
+    return pd.DataFrame(rows, columns=['method', 'over', 'games', 'seeds', *columns])
+
+
+def improvement(one, two):
+    """[runs, games] of two methods -> difference of interquartile means, P(one > two)."""
+    difference = metrics.aggregate_iqm(one) - metrics.aggregate_iqm(two)
+    return np.array([difference, metrics.probability_of_improvement(one, two)])
 
 
 @cli.command()
@@ -95,7 +122,7 @@ def main(argv=None):
         'scores': results.atari[columns].set_index('method'),
         'table': beside_the_paper(results.means, results.known),
         'summary': summary(results.atari).set_index('method'),
-        'bonus': bonuses(runs).set_index('method'),
+        'comparisons': comparisons(results.atari).set_index('method'),
     }
     for name, table in tables.items():
         table.to_csv(out / f'{name}.csv', float_format='%.6g')

@@ -180,14 +180,29 @@ def intervals(columns, repetitions=2000, seed=0):
     Returns:
       [4] and [2, 4]; the intervals are NaN where no game has two seeds.
     """
-    from rliable import library
-
     lengths = {len(column) for column in columns}
     equal = len(lengths) == 1
     data = np.stack(columns, axis=1) if equal else [np.reshape(c, (-1, 1)) for c in columns]
     function = statistics if equal else _statistics_of_columns
     if max(lengths) == 1:
         return function(data), np.full((2, len(STATISTICS)), np.nan)
+    return bootstrap(data, function, repetitions, seed)
+
+
+def bootstrap(data, function, repetitions=2000, seed=0):
+    """The value of a function of scores, and its 95% stratified bootstrap interval, by rliable.
+
+    Args:
+      data: [runs, games], or a sequence of such matrices, which become separate arguments.
+      function: Of these to [n].
+      repetitions: Repetitions of the bootstrap.
+      seed: Seed of the bootstrap.
+
+    Returns:
+      [n] and [2, n].
+    """
+    from rliable import library
+
     state = np.random.get_state()  # rliable uses this generator.
     np.random.seed(seed)
     try:

@@ -2,6 +2,7 @@
 
 import csv
 
+import pandas as pd
 import pytest
 
 from experiments.atari_ablation import __main__ as ablation
@@ -19,7 +20,7 @@ def rows(path):
         return list(csv.DictReader(file))
 
 
-@pytest.mark.parametrize('name', ['scores', 'table', 'summary', 'bonus'])
+@pytest.mark.parametrize('name', ['scores', 'table', 'summary', 'comparisons'])
 def test_the_tables_are_those_of_the_runs(written, name):
     found, kept = rows(written / f'{name}.csv'), rows(ablation.HERE / f'{name}.csv')
     assert len(found) == len(kept) > 0
@@ -38,12 +39,31 @@ def test_a_score_is_that_of_the_last_evaluation(written):
     assert float(row['normalised']) == pytest.approx((float(row['score']) - 1.7) / 30.1, rel=1e-4)
 
 
-def test_what_the_bonus_adds(written):
-    row = next(r for r in rows(written / 'bonus.csv') if r['method'] == 'OB2I')
-    added = 0.5e-4 * float(row['next_bonus_normalized_mean'])
-    assert float(row['next_bonus_added']) == pytest.approx(added, rel=1e-5)
-    assert float(row['added_over_gap']) == pytest.approx(added / float(row['q_gap_mean']), rel=1e-5)
-    assert {r['method'] for r in rows(written / 'bonus.csv')} <= {'OB2I', 'BEBU-RND', 'BootDQN-UCB'}
+def test_comparisons_of_methods_over_common_games_and_seeds():
+    def rows_of(method, **scores):
+        return [
+            {'method': method, 'game': game, 'seed': seed, 'normalised': value}
+            for game, values in scores.items()
+            for seed, value in enumerate(values)
+        ]
+
+    one = {'A': [4.0, 6.0, 9.0], 'B': [1.0, 3.0]}  # Seed 2 of B is not complete,
+    table = rows_of('OB2I', **one, C=[100.0, 100.0])  # nor is C for the others.
+    for other in ('BEBU', 'BEBU-RND', 'BootDQN', 'BootDQN-UCB', 'EBU'):
+        table += rows_of(other, A=[5.0, 3.0, 0.0], B=[1.0, 1.0, 0.0])
+    pairs = ablation.comparisons(pd.DataFrame(table)).set_index(['method', 'over'])
+    row = pairs.loc['OB2I', 'BEBU']
+    assert (row['games'], row['seeds']) == (2, 2)
+    # Quarters of 4 values are cut off at each end: (3 + 4) / 2 - (1 + 3) / 2.
+    assert row['iqm_difference'] == pytest.approx(1.5)
+    # A: 3 of 4 pairs; B: one tie with each of BEBU's, and two wins.
+    assert row['probability'] == pytest.approx((3 / 4 + 3 / 4) / 2)
+    assert row['probability_low'] < row['probability'] < row['probability_high']
+    # The least and the largest that a choice of runs can give.
+    assert row['iqm_difference_low'] >= (1 + 4) / 2 - (1 + 5) / 2
+    assert row['iqm_difference_high'] <= (3 + 6) / 2 - (1 + 3) / 2
+    same = pairs.loc['BootDQN-UCB', 'BootDQN']
+    assert (same['iqm_difference'], same['probability']) == (0, 0.5)
 
 
 def test_all_complete_runs_are_read(written):
