@@ -1,23 +1,32 @@
-"""Relative lengths in mazes: a tidy table, the curves of the paper's maze figure, and summaries.
+"""The MNIST maze: learning curves, areas under them, ratios to OB2I, and the noise between seeds.
 
-  python -m experiments.mnist_maze runs/mazes --out report [--evaluation evaluation.csv]
+  python -m experiments.mnist_maze [RUNS] --out DIR
 
-The relative length of an episode is its length over that of the maze's shortest path (paper,
-appendix C). An episode that misses the goal has the length at which the time limit cut it off.
-These episodes count:
-- training episodes, which include exploration and are probably those of the paper's figure, except
-  those cut off by the end of an iteration;
-- games of the run's evaluations that started early enough to end in any case. (An evaluation ends
-  after a fixed number of steps, which would otherwise hide failures, since these are long.)
-- with --evaluation, the games that `python -m ob2i_tf.evaluate` played at the end of the run.
+Reads the complete runs below RUNS/<setting>/; by default RUNS is the folder `runs` beside this
+script. The relative length of an episode is its length over that of the maze's shortest path
+(paper, appendix C). An episode that misses the goal has the length at which the time limit ended
+it. `played` is 'training' or 'vote':
+- training episodes, which mix in exploration and how a method acts. The episode that the end of an
+  iteration cuts off is not counted.
+- games by the vote of the heads, in the evaluation after each iteration, that started early enough
+  to end in any case. (An evaluation ends after a fixed number of steps, which would otherwise hide
+  failures, since these are long.)
 
-Writes into the folder: episodes.csv, one row per episode; curves.csv, training episodes in bins of
-agent steps; runs.csv, the end of each run; summary.csv, over mazes; comparison.csv, methods on the
-same mazes; relative_length.png, .svg and .pdf.
+Writes
+
+  curves.csv      mean relative length in each iteration, which ends at `agent_steps`
+  areas.csv       area under the curve of a run: the geometric mean over the iterations that end at
+                  `first` to `last`, without the first iteration, and over either half of the run;
+                  `over_ob2i` is its ratio to OB2I's on the same maze with the same seed
+  comparison.csv  geometric mean of `over_ob2i` over mazes and seeds, with its 95% interval
+  noise.csv       standard deviation over seeds of the logarithms of `area` and `over_ob2i`
+  bonus.csv       mean over runs of what the bonus adds to a target, and of the gap between a head's
+                  best and second-best action
+  curves.png, .svg and .pdf
+
 Exit status: 0 if written, 1 if not, 2 for a wrong command line.
 """
 
-import math
 import os
 import sys
 from pathlib import Path
@@ -30,288 +39,215 @@ from ob2i_tf.errors import UserError
 from ob2i_tf.training.run_folder import RunFolder
 
 with cli.extra('analysis'):
+    import matplotlib.pyplot as plt
     import pandas as pd
-    from scipy import stats
 
     from ob2i_tf.analysis import figures, load
 
-_MAZE_KEYS = ('wall_density', 'maze_seed', 'max_episode_steps', 'goal_reward', 'bump_reward')
-_RUNNER_KEYS = ('seed', 'evaluation_steps', 'training_steps', 'num_iterations')
-_KEYS = [
-    *(f'make_mnist_maze.{key}' for key in _MAZE_KEYS),
-    *(f'Runner.{key}' for key in _RUNNER_KEYS),
-]
-_MAZE = ['method', 'wall_density', 'maze_seed']
-_RUN = [*_MAZE, 'seed']
-_OWN = ('training', 'evaluation')  # Games that a run itself played.
-LAST = 0.1  # The end of a run, as a share of its agent steps.
-BIN_STEPS = 10_000  # Agent steps.
+RUNS = Path(__file__).parent / 'runs'
+MAZE = ['wall_density', 'maze_seed']
+CURVE = ['setting', 'played', 'method', *MAZE, 'seed']
+PLAYED = ('training', 'vote')
+DRAWS = 10_000  # Of the bootstrap.
 
 
-def episodes(runs, evaluation=None) -> pd.DataFrame:
-    """All episodes of the maze runs, one per row.
-
-    `played` is 'training', 'evaluation', or the preferences of `ob2i_tf.evaluate`. `agent_steps` is
-    the number that the run had taken at the end of the episode, `run_steps` at the end of the run;
-    a run was `cut_short` if its configuration asks for more.
-
-    Args:
-      runs: load.Runs, to which a problem is added for each run that is left out.
-      evaluation: Table that `ob2i_tf.evaluate` wrote, or None.
-
-    Raises:
-      UserError: None of the runs is on a maze.
-    """
-    mazes = [run for run in runs.runs if run.game.startswith('MnistMaze')]
-    by_run = {}
-    if evaluation is not None:
-        by_run = {Path(run).resolve(): games for run, games in evaluation.groupby('run')}
-    for path in by_run.keys() - {run.path.resolve() for run in mazes}:
-        runs.problems.append(f'{path}: evaluated, but not among the runs')
-    parts = []
-    for run in mazes:
-        config = load.bound(run, _KEYS, runs.problems)
-        if config:
-            parts.append(_of_run(run, config, by_run.get(run.path.resolve()), runs.problems))
-    if not parts:
-        raise UserError('none of the runs is on an MNIST maze')
-    return pd.concat(parts, ignore_index=True)
-
-
-def _of_run(run, config, evaluated, problems):
-    density, maze, limit, goal, bump, seed, evaluation_steps, *plan = config.values()
-    training = load.read_csv(
-        RunFolder(run.path).table('episodes'),
-        ('frames', 'score', 'length'),
-        lambda problem: problems.append(f'{run.path}: {problem}'),
-    )
-    parts = [training.assign(played='training')]
-    if evaluated is not None:
-        parts.append(evaluated.rename(columns={'agent_steps': 'frames', 'preferences': 'played'}))
-    # Start times are known only for a single environment.
-    if evaluation_steps and run.config.get('Runner.evaluation_envs', 1) == 1:
-        games = run.games.dropna()
-        started = games.groupby('iteration')['length'].cumsum() - games['length']
-        in_time = games[started <= evaluation_steps - limit]
-        parts.append(in_time.assign(played='evaluation'))
-    rows = pd.concat([part[['played', 'frames', 'score', 'length']] for part in parts]).dropna()
-    run_steps = int(max([0, *run.train['frames'], *rows['frames']]))  # A frame is an agent step.
-    early = ~rows['played'].isin(_OWN) & (rows['frames'] < run_steps)
-    if early.any():
-        problems.append(
-            f'{run.path}: {early.sum()} evaluated games were played before the end of the run, and '
-            'are left out'
-        )
-        rows = rows[~early]
-    walls = mnist_maze.draw_walls(
-        density, maze, run.config.get('make_mnist_maze.exact_wall_count', False)
-    )
-    shortest = mnist_maze.shortest_path(walls)
-    # With the usual rewards, `limit` bumps cost no more than the goal pays.
-    reached = rows['score'] > 0 if goal + bump * limit >= 0 else rows['length'] < limit
-    return pd.DataFrame(
-        {
-            'method': run.method,
-            'wall_density': density,
-            'maze_seed': maze,
-            'seed': seed,
-            'run_steps': run_steps,
-            'cut_short': run_steps < math.prod(plan),
-            'walls': walls.mean(),
-            'played': rows['played'],
-            'agent_steps': rows['frames'].astype(int),
-            'length': rows['length'].astype(int),
-            'shortest_path': shortest,
-            'relative_length': rows['length'] / shortest,
-            'reached_goal': reached,
-        }
-    )
-
-
-def read_evaluation(path) -> pd.DataFrame:
-    """The table that `ob2i_tf.evaluate` wrote; raises a UserError for any other file."""
-    try:
-        table = pd.read_csv(path, encoding_errors='surrogateescape')
-    except (OSError, ValueError) as error:
-        raise UserError(f'{path} cannot be read: {error}') from error
-    missing = {'run', 'agent_steps', 'preferences', 'score', 'length'} - set(table)
-    if missing:
-        raise UserError(f'{path} lacks the columns {", ".join(sorted(missing))}')
-    return table
-
-
-def per_run(table) -> pd.DataFrame:
-    """Median relative length and share of goals of each run, at its end.
-
-    Training episodes and evaluations count if they ended in the last tenth of the run, other games
-    always.
-    """
-    late = table['agent_steps'] > table['run_steps'] * (1 - LAST)
-    grouped = table[late | ~table['played'].isin(_OWN)].groupby([*_RUN, 'played'])
-    return grouped.agg(
-        run_steps=('run_steps', 'first'),
-        cut_short=('cut_short', 'first'),
-        walls=('walls', 'first'),
-        relative_length=('relative_length', 'median'),
-        reached_goal=('reached_goal', 'mean'),
-        episodes=('length', 'size'),
-    ).reset_index()
-
-
-def per_maze(of_runs) -> pd.DataFrame:
-    """Means over the seeds of a maze, for runs that were not cut short."""
-    complete = of_runs[~of_runs['cut_short']]
-    values = ['relative_length', 'reached_goal']
-    return complete.groupby([*_MAZE, 'played'])[values].mean().reset_index()
-
-
-def summary(of_mazes) -> pd.DataFrame:
-    """Over mazes: median, quartiles and mean of the relative length; share of goals."""
-    grouped = of_mazes.groupby(['wall_density', 'played', 'method'])
-    lengths = grouped['relative_length']
-    return pd.DataFrame(
-        {
-            'mazes': grouped.size(),
-            'median': lengths.median(),
-            'lower_quartile': lengths.quantile(0.25),
-            'upper_quartile': lengths.quantile(0.75),
-            'mean': lengths.mean(),
-            'reached_goal': grouped['reached_goal'].mean(),
-        }
-    ).reset_index()
-
-
-def curves(table, bin_steps=BIN_STEPS) -> pd.DataFrame:
-    """Relative length of training episodes: [bin, run], the mean in each bin of agent steps.
-
-    A bin in which no episode ended has the value of the previous one, up to the end of the run.
-    """
-    table = table.copy()
-    for steps in ('agent_steps', 'run_steps'):
-        table[steps] = -(-table[steps] // bin_steps) * bin_steps
-    training = table[table['played'] == 'training']
-    means = training.groupby(['agent_steps', *_RUN])['relative_length'].mean().unstack(_RUN)
-    ends = table.groupby(_RUN)['run_steps'].max()
-    return means.ffill().apply(lambda run: run.where(run.index <= ends[run.name]))
-
-
-def _over_seeds(of_runs):
-    """[bin, maze] of [bin, run]."""
-    return of_runs.T.groupby(level=_MAZE).mean().T
-
-
-def comparison(of_runs, of_mazes) -> pd.DataFrame:
-    """Each method's relative length over that of OB2I, or of the first method, on the same mazes.
-
-    A row has the geometric mean of the ratios over mazes that both methods ran, its 95% interval
-    (Student's t of the logarithms), and the number of ratios above 1, that is, of mazes on which
-    the first was better. A row covers one density, or 'all' mazes of any density.
-
-    Args:
-      of_runs: Result of `curves`; compared at each bin of agent steps.
-      of_mazes: Result of `per_maze`; compared at the end.
-    """
-    tables = [('training', _over_seeds(of_runs))]
-    for played, rows in of_mazes.groupby('played'):
-        tables.append((played, rows.set_index(_MAZE)[['relative_length']].T.set_axis(['end'])))
+def complete_runs(folder):
+    """[(setting, run)] of the complete runs in a folder; prints problems to stderr."""
     found = []
-    for played, table in tables:
-        first, *others = figures.line_styles(set(table.columns.get_level_values('method')))
-        for method in others:
-            logs = (np.log(table[method]) - np.log(table[first])).dropna(axis=1, how='all')
-            densities = sorted(set(logs.columns.get_level_values('wall_density')))
-            groups = {density: logs[[density]] for density in densities}
-            groups |= {'all': logs} if len(groups) > 1 else {}
-            for density, group in groups.items():
-                mazes, mean = group.count(axis=1), group.mean(axis=1)
-                half = stats.t.ppf(0.975, mazes - 1) * group.sem(axis=1)  # NaN for one maze.
-                rows = pd.DataFrame(
-                    {
-                        'played': played,
-                        'agent_steps': group.index,
-                        'wall_density': density,
-                        'method': method,
-                        'over': first,
-                        'mazes': mazes,
-                        'ratio': np.exp(mean),
-                        'low': np.exp(mean - half),
-                        'high': np.exp(mean + half),
-                        'above_1': (group > 0).sum(axis=1),
-                    }
-                )
-                found.append(rows[mazes > 0])
-    return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
+    for path in sorted(path for path in Path(folder).iterdir() if path.is_dir()):
+        runs, problems = load.load([path])
+        for problem in problems:
+            print('note:', problem, file=sys.stderr)
+        found += [
+            (path.name, run) for run in runs if len(run.eval) == run.config['Runner.num_iterations']
+        ]
+    if not found:
+        raise UserError(f'no complete run in {folder}')
+    return found
 
 
-def figure(of_runs):
-    """Training episodes over agent steps: median over mazes and quartiles, one panel per density.
+def curves(runs) -> pd.DataFrame:
+    """The rows of curves.csv.
 
     Args:
-      of_runs: Result of `curves`.
+      runs: Result of `complete_runs`.
     """
-    look = figures.line_styles(set(of_runs.columns.get_level_values('method')))
-    densities = of_runs.T.groupby('wall_density')
-    with figures.style():
-        picture, axes = figures.grid(len(densities))
-        lines = {}
-        for axis, (density, chosen) in zip(axes, densities):
-            by_method = chosen.groupby('method')
-            counts = set()
-            for method, runs in by_method:
-                mazes = _over_seeds(runs.T.dropna())  # As far as all runs reach.
-                low, middle, high = (mazes.quantile(q, axis=1) for q in (0.25, 0.5, 0.75))
-                figures.band(axis, middle.index, low, high, look[method]['color'])
-                lines[method] = figures.plot(axis, middle.index, middle, lw=1.6, **look[method])
-                counts.add(len(mazes.columns))
-            counts = '-'.join(map(str, sorted({min(counts), max(counts)})))
-            axis.set_title(f'{100 * density:g}% wall density, mazes: {counts}')
-            axis.set_yscale('log')
-            axis.set_yticks([1, 2, 5, 10, 20, 50], ['1', '2', '5', '10', '20', '50'])
-            axis.minorticks_off()
-            shortest = axis.axhline(1, color=figures.INK, lw=0.7, ls=(0, (1, 2)))
-            axis.xaxis.set_major_formatter(lambda value, _: figures.short(value))
-            axis.set_xlabel('agent steps')
-        picture.supylabel('relative length of training episodes', fontsize=9)
-        lines |= {'quartiles over mazes': figures.BAND, 'shortest path': shortest}
-        figures.legend(picture, lines)
-        caption = (
-            'Training episodes over agent steps, median and quartiles over mazes, as far as all '
-            'runs reach; the dotted line is the shortest path, which slips make unattainable'
+    found = {}
+    for setting, run in runs:
+        density, maze, limit = (
+            run.config[f'make_mnist_maze.{name}'] for name in (*MAZE, 'max_episode_steps')
         )
-        return figures.rendered('relative_length', 'Relative length', caption, picture)
+        shortest = mnist_maze.shortest_path(mnist_maze.draw_walls(density, maze))
+        games = run.games
+        started = games.groupby('iteration')['length'].cumsum() - games['length']
+        in_time = games[started <= run.config['Runner.evaluation_steps'] - limit]
+        training = pd.read_csv(RunFolder(run.path).table('episodes'))
+        steps = run.config['Runner.training_steps']
+        for played, episodes in zip(PLAYED, (training, in_time)):
+            ends = -(-episodes['frames'] // steps) * steps  # A frame is an agent step.
+            key = (setting, played, run.method, density, maze, run.config['Runner.seed'])
+            found[key] = episodes['length'].groupby(ends.astype(int)).mean() / shortest
+    table = pd.concat(found, names=[*CURVE, 'agent_steps'])
+    return table.rename('relative_length').reset_index()
+
+
+def areas(of_curves) -> pd.DataFrame:
+    """The rows of areas.csv.
+
+    Args:
+      of_curves: Result of `curves`.
+    """
+    logs = np.log(of_curves.pivot(index=CURVE, columns='agent_steps', values='relative_length'))
+    steps, half = logs.columns, len(logs.columns) // 2
+    table = pd.concat(
+        np.exp(logs[period].mean(axis=1, skipna=False))
+        .rename('area')
+        .reset_index()
+        .assign(first=period[0], last=period[-1])
+        for period in (steps[1:half], steps[half:], steps[1:])
+    )
+    ob2i = table[table['method'] == 'OB2I'].drop(columns='method')
+    same = [column for column in ob2i if column != 'area']
+    table = table.merge(ob2i, how='left', on=same, suffixes=('', '_of_ob2i'))
+    table['over_ob2i'] = table['area'] / table.pop('area_of_ob2i')
+    return table[[*CURVE, 'first', 'last', 'area', 'over_ob2i']]
+
+
+def crossed_interval(values):
+    """95% interval of the mean of [mazes, seeds], by Owen's pigeonhole bootstrap.
+
+    Mazes and seeds are resampled independently, since a seed draws the same initial network on
+    every maze. NaN marks a missing run. The interval of a single value is NaN.
+    """
+    if values.size == 1:
+        return np.full(2, np.nan)
+    rng = np.random.default_rng(0)
+    mazes, seeds = (rng.integers(size, size=(DRAWS, size)) for size in values.shape)
+    drawn = values[mazes[:, :, None], seeds[:, None, :]].reshape(DRAWS, -1)
+    drawn = drawn[~np.isnan(drawn).all(axis=1)]
+    return np.percentile(np.nanmean(drawn, axis=1), [2.5, 97.5])
+
+
+def comparison(of_areas) -> pd.DataFrame:
+    """The rows of comparison.csv.
+
+    Args:
+      of_areas: Result of `areas`.
+    """
+    keys = ['setting', 'played', 'first', 'last', 'method']
+    pairs = of_areas[of_areas['method'] != 'OB2I'].dropna()
+    rows = []
+    for key, group in pairs.groupby(keys):
+        logs = np.log(group.pivot(index=MAZE, columns='seed', values='over_ob2i').to_numpy())
+        ratio, low, high = np.exp([np.nanmean(logs), *crossed_interval(logs)])
+        rows.append([*key, *logs.shape, len(group), ratio, low, high])
+    return pd.DataFrame(rows, columns=[*keys, 'mazes', 'seeds', 'pairs', 'ratio', 'low', 'high'])
+
+
+def noise(of_areas) -> pd.DataFrame:
+    """The rows of noise.csv: mazes with several seeds.
+
+    Args:
+      of_areas: Result of `areas`.
+    """
+    logs = of_areas.assign(**np.log(of_areas[['area', 'over_ob2i']]))
+    grouped = logs.groupby(['setting', 'played', 'first', 'last', 'method', *MAZE])
+    table = grouped.agg(
+        seeds=('seed', 'size'), area=('area', 'std'), over_ob2i=('over_ob2i', 'std')
+    )
+    return table[table['seeds'] > 1].reset_index()
+
+
+def bonuses(runs) -> pd.DataFrame:
+    """The rows of bonus.csv.
+
+    `reward_bonus_added` is alpha_1 B, `next_bonus_added` alpha_2 B~.
+
+    Args:
+      runs: Result of `complete_runs`.
+    """
+    tables = []
+    for setting, run in runs:
+        path = RunFolder(run.path).table('bonus')
+        table = pd.read_csv(path, dtype=float)  # Without a bonus it has no rows.
+        alpha_1, alpha_2 = (run.config[f'EpisodicUpdate.alpha_{i}'] for i in (1, 2))
+        table['reward_bonus_added'] = alpha_1 * table['reward_bonus_mean']
+        table['next_bonus_added'] = alpha_2 * table['next_bonus_normalized_mean']
+        tables.append(table.assign(setting=setting, method=run.method))
+    table = pd.concat(tables).dropna().astype({'frames': int})
+    grouped = table.groupby(['setting', 'method', table['frames'].rename('agent_steps')])
+    columns = ['reward_bonus_added', 'next_bonus_added', 'q_gap_mean', 'next_action_changes']
+    means = grouped[columns].mean()
+    means.insert(0, 'runs', grouped.size())
+    return means.reset_index()
+
+
+def figure(of_curves):
+    """One column per setting, training above the vote; geometric means over runs and each run.
+
+    Args:
+      of_curves: Result of `curves`.
+    """
+    look = figures.line_styles(set(of_curves['method']))
+    settings = sorted(set(of_curves['setting']))
+    with figures.style():
+        picture, axes = plt.subplots(
+            len(PLAYED),
+            len(settings),
+            figsize=(figures.WIDE, 4.3),
+            sharex=True,
+            sharey=True,
+            squeeze=False,
+            layout='constrained',
+        )
+        lines = {}
+        for axis, (played, setting) in zip(axes.flat, [(p, s) for p in PLAYED for s in settings]):
+            chosen = of_curves[(of_curves['played'] == played) & (of_curves['setting'] == setting)]
+            for method in (method for method in look if method in set(chosen['method'])):
+                runs = chosen[chosen['method'] == method].pivot(
+                    index='agent_steps', columns=[*MAZE, 'seed'], values='relative_length'
+                )
+                axis.plot(runs.index, runs, lw=0.5, alpha=0.4, color=look[method]['color'])
+                mean = np.exp(np.log(runs).mean(axis=1))
+                lines[method] = figures.plot(axis, runs.index, mean, lw=1.6, **look[method])
+            shortest = axis.axhline(1, color=figures.INK, lw=0.7, ls=(0, (1, 2)))
+            axis.set_title(f'{setting}, {played}')
+        axis.set_yscale('log')
+        axis.set_yticks([1, 2, 5, 10, 20, 50], ['1', '2', '5', '10', '20', '50'])
+        axis.minorticks_off()
+        axis.xaxis.set_major_formatter(lambda value, _: figures.short(value))
+        for lowest in axes[-1]:
+            lowest.set_xlabel('agent steps')
+        picture.supylabel('relative length', fontsize=9)
+        figures.legend(picture, lines | {'one run': figures.SEED, 'shortest path': shortest})
+        caption = (
+            'Training episodes and games by the vote of the heads over agent steps: geometric '
+            'means over mazes and seeds; slips make the shortest path unattainable'
+        )
+        return figures.rendered('curves', 'Relative length', caption, picture)
 
 
 @cli.command()
 def main(argv=None):
     """Runs the command line; returns the exit status."""
     parser = cli.parser('experiments.mnist_maze', __doc__)
-    parser.add_argument('runs', nargs='+', metavar='RUNS', help='a folder, or NAME=FOLDER')
+    parser.add_argument('runs', nargs='?', default=RUNS, metavar='RUNS', type=os.path.expanduser)
     parser.add_argument('--out', required=True, type=os.path.expanduser, metavar='DIR')
-    parser.add_argument('--evaluation', type=os.path.expanduser, metavar='FILE')
     arguments = parser.parse_args(argv)
-
-    runs = load.load(arguments.runs)
-    table = episodes(runs, arguments.evaluation and read_evaluation(arguments.evaluation))
-    ends, of_runs = per_run(table), curves(table)
-    if not of_runs.size:
-        raise UserError('; '.join(['no training episode has ended yet', *runs.problems]))
-    lengths = sorted(set(ends.loc[~ends['cut_short'], 'run_steps']))
-    if len(lengths) > 1:
-        runs.problems.append(f'runs of different lengths are aggregated: {lengths}')
-    of_mazes = per_maze(ends)
+    runs = complete_runs(arguments.runs)
+    of_curves = curves(runs)
+    of_areas = areas(of_curves)
     out = Path(arguments.out)
     out.mkdir(parents=True, exist_ok=True)
-    for name, rows in (
-        ('episodes', table),
-        ('runs', ends),
-        ('summary', summary(of_mazes)),
-        ('curves', of_runs.unstack().rename('relative_length').dropna().reset_index()),
-        ('comparison', comparison(of_runs, of_mazes)),
+    for name, table in (
+        ('curves', of_curves),
+        ('areas', of_areas),
+        ('comparison', comparison(of_areas)),
+        ('noise', noise(of_areas)),
+        ('bonus', bonuses(runs)),
     ):
-        rows.to_csv(out / f'{name}.csv', index=False, float_format='%.4g')
-    figure(of_runs).save(out)
-    for problem in runs.problems:
-        print('note:', problem, file=sys.stderr)
+        table.to_csv(out / f'{name}.csv', index=False, float_format='%.4g')
+    figure(of_curves).save(out)
     print(out)
     return 0
 
