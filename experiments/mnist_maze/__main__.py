@@ -20,8 +20,6 @@ Writes
                   `over_ob2i` is its ratio to OB2I's on the same maze with the same seed
   comparison.csv  geometric mean of `over_ob2i` over mazes and seeds, with its 95% interval
   noise.csv       standard deviation over seeds of the logarithms of `area` and `over_ob2i`
-  bonus.csv       mean over runs of what the bonus adds to a target, and of the gap between a head's
-                  best and second-best action
   curves.png, .svg and .pdf
 
 Exit status: 0 if written, 1 if not, 2 for a wrong command line.
@@ -41,6 +39,7 @@ from ob2i_tf.training.run_folder import RunFolder
 with cli.extra('analysis'):
     import matplotlib.pyplot as plt
     import pandas as pd
+    from scipy import stats
 
     from ob2i_tf.analysis import figures, load
 
@@ -48,7 +47,6 @@ RUNS = Path(__file__).parent / 'runs'
 MAZE = ['wall_density', 'maze_seed']
 CURVE = ['setting', 'played', 'method', *MAZE, 'seed']
 PLAYED = ('training', 'vote')
-DRAWS = 10_000  # Of the bootstrap.
 
 
 def complete_runs(folder):
@@ -114,18 +112,23 @@ def areas(of_curves) -> pd.DataFrame:
 
 
 def crossed_interval(values):
-    """95% interval of the mean of [mazes, seeds], by Owen's pigeonhole bootstrap.
+    """95% interval of the mean of [mazes, seeds], by Student's t.
 
-    Mazes and seeds are resampled independently, since a seed draws the same initial network on
-    every maze. NaN marks a missing run. The interval of a single value is NaN.
+    Mazes and seeds are crossed random effects, since a seed draws the same initial network on every
+    maze: the variance of the mean is that of the mean over mazes plus that of the mean over seeds,
+    with Satterthwaite's degrees of freedom. NaN marks a missing run. The interval of a single value
+    is NaN.
     """
-    if values.size == 1:
+    means = [np.nanmean(values, axis=axis) for axis in (0, 1)]
+    means = [of_axis for of_axis in means if of_axis.size > 1]
+    if not means:
         return np.full(2, np.nan)
-    rng = np.random.default_rng(0)
-    mazes, seeds = (rng.integers(size, size=(DRAWS, size)) for size in values.shape)
-    drawn = values[mazes[:, :, None], seeds[:, None, :]].reshape(DRAWS, -1)
-    drawn = drawn[~np.isnan(drawn).all(axis=1)]
-    return np.percentile(np.nanmean(drawn, axis=1), [2.5, 97.5])
+    variances = np.array([of_axis.var(ddof=1) / of_axis.size for of_axis in means])
+    total = variances.sum()
+    weights = variances / total if total else np.full(len(means), 1 / len(means))
+    freedom = 1 / sum(w**2 / (m.size - 1) for w, m in zip(weights, means))
+    half = stats.t.ppf(0.975, freedom) * np.sqrt(total)
+    return np.nanmean(values) + np.array([-half, half])
 
 
 def comparison(of_areas) -> pd.DataFrame:
@@ -156,30 +159,6 @@ def noise(of_areas) -> pd.DataFrame:
         seeds=('seed', 'size'), area=('area', 'std'), over_ob2i=('over_ob2i', 'std')
     )
     return table[table['seeds'] > 1].reset_index()
-
-
-def bonuses(runs) -> pd.DataFrame:
-    """The rows of bonus.csv.
-
-    `reward_bonus_added` is alpha_1 B, `next_bonus_added` alpha_2 B~.
-
-    Args:
-      runs: Result of `complete_runs`.
-    """
-    tables = []
-    for setting, run in runs:
-        path = RunFolder(run.path).table('bonus')
-        table = pd.read_csv(path, dtype=float)  # Without a bonus it has no rows.
-        alpha_1, alpha_2 = (run.config[f'EpisodicUpdate.alpha_{i}'] for i in (1, 2))
-        table['reward_bonus_added'] = alpha_1 * table['reward_bonus_mean']
-        table['next_bonus_added'] = alpha_2 * table['next_bonus_normalized_mean']
-        tables.append(table.assign(setting=setting, method=run.method))
-    table = pd.concat(tables).dropna().astype({'frames': int})
-    grouped = table.groupby(['setting', 'method', table['frames'].rename('agent_steps')])
-    columns = ['reward_bonus_added', 'next_bonus_added', 'q_gap_mean', 'next_action_changes']
-    means = grouped[columns].mean()
-    means.insert(0, 'runs', grouped.size())
-    return means.reset_index()
 
 
 def figure(of_curves):
@@ -244,7 +223,6 @@ def main(argv=None):
         ('areas', of_areas),
         ('comparison', comparison(of_areas)),
         ('noise', noise(of_areas)),
-        ('bonus', bonuses(runs)),
     ):
         table.to_csv(out / f'{name}.csv', index=False, float_format='%.4g')
     figure(of_curves).save(out)
