@@ -43,6 +43,7 @@ class Published(NamedTuple):
     Attributes:
       random, human: The paper's own columns, Series by game.
       paper: The paper's four methods, 20M frames.
+      bold: The method that the paper prints in bold, by game; NaN if none.
       earlier: Methods of earlier papers, 200M frames.
       summary: The paper's table of summaries as printed, with sources.
       ablation, montezuma: These tables as printed.
@@ -51,6 +52,7 @@ class Published(NamedTuple):
     random: pd.Series
     human: pd.Series
     paper: pd.DataFrame
+    bold: pd.Series
     earlier: pd.DataFrame
     summary: pd.DataFrame
     ablation: pd.DataFrame
@@ -70,6 +72,7 @@ def published() -> Published:
         paper['random'],
         paper['human'],
         paper[list(PAPER)],
+        paper['bold_in_paper'],
         earlier.rename(columns=EARLIER),
         *(read(f'{name}_as_printed.csv') for name in ('summary', 'ablation', 'montezuma')),
     )
@@ -180,14 +183,40 @@ def intervals(columns, repetitions=2000, seed=0):
     Returns:
       [4] and [2, 4]; the intervals are NaN where no game has two seeds.
     """
-    from rliable import library
-
     lengths = {len(column) for column in columns}
     equal = len(lengths) == 1
     data = np.stack(columns, axis=1) if equal else [np.reshape(c, (-1, 1)) for c in columns]
     function = statistics if equal else _statistics_of_columns
     if max(lengths) == 1:
         return function(data), np.full((2, len(STATISTICS)), np.nan)
+    return _bootstrap(data, function, repetitions, seed)
+
+
+def iqm_difference(first, second, repetitions=2000, seed=0):
+    """IQM of a method less that of another, and its 95% stratified bootstrap interval.
+
+    Args:
+      first: [runs, games] normalised scores of the one.
+      second: [runs, games] normalised scores of the other, on the same games.
+      repetitions: Repetitions of the bootstrap, which draws runs of both independently.
+      seed: Seed of the bootstrap.
+
+    Returns:
+      A number and [2].
+    """
+    from rliable import metrics
+
+    def difference(one, other):
+        return np.array([metrics.aggregate_iqm(one) - metrics.aggregate_iqm(other)])
+
+    points, bounds = _bootstrap([first, second], difference, repetitions, seed)
+    return points[0], bounds[:, 0]
+
+
+def _bootstrap(data, function, repetitions, seed):
+    """`function` of an array, or of the arrays of a list, with its 95% interval, by rliable."""
+    from rliable import library
+
     state = np.random.get_state()  # rliable uses this generator.
     np.random.seed(seed)
     try:

@@ -76,3 +76,14 @@ def test_unequal_numbers_of_seeds_count_games_alike():
 def test_one_seed_has_no_interval():
     points, bounds = scores.intervals([np.array([0.5]), np.array([1.5])])
     assert points[0] == 1 and np.isnan(bounds).all()
+
+
+def test_the_difference_of_two_iqms():
+    first = np.array([[0.0, 1.0, 2.0, 9.0], [0.0, 1.0, 2.0, 9.0]])
+    second = np.full((3, 4), 0.5)
+    difference, bounds = scores.iqm_difference(first, second, repetitions=50)
+    assert difference == 1.0 and bounds.tolist() == [1.0, 1.0]  # The middle half is 1, 1, 2, 2.
+    second[0] = 0.2  # One of three seeds: the difference lies between 1.5 - 0.5 and 1.5 - 0.2.
+    difference, bounds = scores.iqm_difference(first, second, repetitions=200)
+    assert difference == pytest.approx(1.5 - 0.45) and 1.0 <= bounds[0] < bounds[1] <= 1.3
+    assert bounds.tolist() == scores.iqm_difference(first, second, repetitions=200)[1].tolist()
