@@ -1,10 +1,12 @@
 """The ablation on small Atari: its tables follow from the runs in the repository."""
 
 import csv
+import re
 
 import pytest
 
 from experiments.atari_ablation import __main__ as ablation
+from ob2i_tf.analysis import load, scores, tables
 
 
 @pytest.fixture(scope='module')
@@ -51,3 +53,17 @@ def test_all_complete_runs_are_read(written):
     assert len(rows(written / 'scores.csv')) == len(complete)
     text = (ablation.HERE / 'README.md').read_text()
     assert f' {len(complete)} of 90 runs' in text
+
+
+def test_the_report_has_the_ablation_table(monkeypatch):
+    text = (ablation.HERE / 'README.md').read_text()
+    (command,) = re.findall(r'-m ob2i_tf\.analysis ((?:.*\\\n)*.*) --out', text)
+    monkeypatch.chdir(ablation.HERE)
+    found = load.load(command.replace('\\', '').split())
+    assert not [problem for problem in found.problems if 'left out' in problem]
+    table = tables.ablation(scores.Results(found.runs)).cells.set_index('Method')
+    for row in rows(ablation.HERE / 'table.csv'):
+        for game in tables.ABLATION_GAMES:
+            if row['method'] != 'EBU' and row.get(game):
+                shown = table.loc[f'{row["method"]} (here)', game]
+                assert shown == pytest.approx(float(row[game]), rel=1e-5)
