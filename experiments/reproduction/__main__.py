@@ -90,7 +90,7 @@ def published() -> dict:
     baselines = []
     for method, claimed in PRINTED_WINS.items():
         wins, ties, losses = scores.wins_ties_losses(ob2i, paper[method])
-        others = scores.wins_ties_losses(ob2i.drop(TUNED_ON), paper[method].drop(TUNED_ON))
+        others = scores.wins_ties_losses(ob2i.drop(TUNED_ON), paper[method])
         relative = scores.relative_score(ob2i, paper[method], known.random, known.human)
         p = stats.binomtest(wins, wins + losses).pvalue
         counts = [claimed, f'{wins} / {ties} / {losses}', f'{p:.3f}']

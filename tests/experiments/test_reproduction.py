@@ -48,10 +48,10 @@ def test_a_verdict_waits_for_all_runs():
 
 
 def test_a_ratio_and_its_interval():
-    """Logarithms 0, 2 and 4, 6: means 1 and 5, sem 1 each, so 2 degrees of freedom."""
-    ratio, low, high = reproduction.ratio(np.exp([0, 2]), np.exp([4, 6]))
-    half = 4.302653 * np.sqrt(2)  # The quantile 0.975 of Student's t.
-    assert np.log([ratio, low, high]) == pytest.approx([-4, -4 - half, -4 + half], rel=1e-5)
+    """Squared standard errors 1 and 1/3, so (4/3)^2 / (1 + 1/18) degrees of freedom."""
+    ratio, low, high = reproduction.ratio(np.exp([0, 2]), np.exp([3, 4, 5]))
+    half = 5.176232 * np.sqrt(4 / 3)  # The quantile 0.975 of Student's t.
+    assert np.log([ratio, low, high]) == pytest.approx([-3, -3 - half, -3 + half], rel=1e-5)
 
 
 def test_the_papers_own_numbers(numbers):
@@ -129,16 +129,19 @@ def test_a_lead_on_the_mazes_is_one_over_all_methods(low, verdict):
 
 
 def test_theorem_1_has_an_exponent():
-    assert theorem_1.exponent([10, 1000], [[1.0, 3.0], [0.1, 0.3]]) == pytest.approx(-0.5)
-    heads, exponents = np.array([10, 100, 1000]), [-0.4, -0.6]
+    assert theorem_1.exponent([10, 1000], [[1.0, 3.0], [0.02, 0.02]]) == pytest.approx(-1)
+
+
+@pytest.mark.parametrize('mean, verdict', [(-0.5, REPRODUCED), (-0.7, NOT_REPRODUCED)])
+def test_the_exponent_of_the_seeds(mean, verdict):
     errors = pd.DataFrame(
-        [(k, seed, k**p) for seed, p in enumerate(exponents) for k in heads],
+        [(k, seed, k ** (mean + d)) for seed, d in enumerate((-0.01, 0.01)) for k in (10, 100)],
         columns=['num_heads', 'seed', 'relative_error'],
     )
-    half = 12.7062 * 0.1  # The quantile 0.975 of Student's t with 1 degree of freedom, times sem.
+    half = 12.7062 * 0.01  # The quantile 0.975 of Student's t, times the standard error.
     found = reproduction.theorem(errors)
-    assert found['exponent'] == f'-0.500 ({-0.5 - half:.3f} to {-0.5 + half:.3f})'
-    assert found['theorem_verdict'] == REPRODUCED
+    assert found['exponent'] == f'{mean:.3f} ({mean - half:.3f} to {mean + half:.3f})'
+    assert found['theorem_verdict'] == verdict
 
 
 def test_the_bonus_of_figure_1():
@@ -151,8 +154,8 @@ def test_the_bonus_of_figure_1():
 
 def test_the_regret_at_the_end():
     rows = [
-        (episode, method, seed, value * episode)
-        for episode in (1, 2)
+        (episode, method, seed, value**episode)
+        for episode in (0, 1)
         for method, of_seeds in (('OB2I', (1.0, 1.1)), ('LSVI-UCB', (4.0, 4.4)))
         for seed, value in enumerate(of_seeds)
     ]
