@@ -102,9 +102,14 @@ def comparisons(atari):
 
 
 def improvement(one, two):
-    """[runs, games] of two methods -> difference of interquartile means, P(one > two)."""
+    """[runs, games] of two methods -> difference of interquartile means, P(one > two).
+
+    P is the mean over games of the share of pairs of runs; ties count half. rliable's function is
+    the same, and a hundred times slower.
+    """
     difference = metrics.aggregate_iqm(one) - metrics.aggregate_iqm(two)
-    return np.array([difference, metrics.probability_of_improvement(one, two)])
+    pairs = np.sign(one[:, None] - two[None])
+    return np.array([difference, (1 + pairs.mean()) / 2])
 
 
 @cli.command()

@@ -66,6 +66,21 @@ def fit(x, y, steps=12_000, seed=0):
     return lambda x: pair[0](inputs(x)).numpy()[..., 0]
 
 
+def mean_bonuses(curve, std):
+    """The mean bonus among the points, in the gap between them, and beyond them.
+
+    Args:
+      curve: [n], values of x.
+      std: [n], the bonus.
+    """
+    outside, gap = (curve < 0) | (curve > 1), (curve > 0.6) & (curve < 0.8)
+    return {
+        'among the points': std[~outside & ~gap].mean(),
+        'in the gap between them': std[gap].mean(),
+        'beyond them': std[outside].mean(),
+    }
+
+
 def figure(points, curve, fitted, std):
     """The networks, their mean with its spread, and the mean plus the bonus.
 
@@ -118,13 +133,8 @@ def main(argv=None):
         writer.writerows(np.round(np.stack([curve, fitted.mean(axis=1), std], axis=1), 5))
     figure((x, y), curve, fitted, std).save(out)
     print(f'mean squared error of the networks: {errors.min():.3f} to {errors.max():.3f}')
-    outside, gap = (curve < 0) | (curve > 1), (curve > 0.6) & (curve < 0.8)
-    for where, chosen in (
-        ('among the points', ~outside & ~gap),
-        ('in the gap between them', gap),
-        ('beyond them', outside),
-    ):
-        print(f'mean bonus {where}: {std[chosen].mean():.3f}')
+    for where, mean in mean_bonuses(curve, std).items():
+        print(f'mean bonus {where}: {mean:.3f}')
     return 0
 
 

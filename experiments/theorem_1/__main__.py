@@ -54,6 +54,16 @@ def relative_error(num_heads, size=10, num_rows=100, regularisation=1.0, seed=0)
     return np.sqrt(np.mean((spread / lsvi.norms(test, inverse) - 1) ** 2))
 
 
+def exponent(heads, errors):
+    """p of K^p fitted to the mean error over seeds.
+
+    Args:
+      heads: [k], the values of K.
+      errors: [k, seeds].
+    """
+    return np.polyfit(np.log(heads), np.log(np.mean(errors, axis=1)), 1)[0]
+
+
 def figure(heads, errors):
     """Errors over K, one point per seed, beside 1 / sqrt(2 K).
 
@@ -87,8 +97,7 @@ def main(argv=None):
         writer.writerow(['num_heads', 'seed', 'relative_error'])
         writer.writerows((k, s, e) for k, row in zip(heads, errors) for s, e in enumerate(row))
     figure(heads, errors).save(out)
-    slope = np.polyfit(np.log(heads), np.log(np.mean(errors, axis=1)), 1)[0]
-    print(f'the error falls like K^{slope:.2f}')
+    print(f'the error falls like K^{exponent(heads, errors):.2f}')
     return 0
 
 

@@ -43,6 +43,7 @@ class Published(NamedTuple):
     Attributes:
       random, human: The paper's own columns, Series by game.
       paper: The paper's four methods, 20M frames.
+      bold: The method that the paper prints in bold, by game; NaN if none.
       earlier: Methods of earlier papers, 200M frames.
       summary: The paper's table of summaries as printed, with sources.
       ablation, montezuma: These tables as printed.
@@ -51,6 +52,7 @@ class Published(NamedTuple):
     random: pd.Series
     human: pd.Series
     paper: pd.DataFrame
+    bold: pd.Series
     earlier: pd.DataFrame
     summary: pd.DataFrame
     ablation: pd.DataFrame
@@ -70,6 +72,7 @@ def published() -> Published:
         paper['random'],
         paper['human'],
         paper[list(PAPER)],
+        paper['bold_in_paper'],
         earlier.rename(columns=EARLIER),
         *(read(f'{name}_as_printed.csv') for name in ('summary', 'ablation', 'montezuma')),
     )

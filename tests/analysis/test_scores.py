@@ -76,3 +76,22 @@ def test_unequal_numbers_of_seeds_count_games_alike():
 def test_one_seed_has_no_interval():
     points, bounds = scores.intervals([np.array([0.5]), np.array([1.5])])
     assert points[0] == 1 and np.isnan(bounds).all()
+
+
+def iqm_difference(first, second):
+    return np.array([scores.statistics(first)[2] - scores.statistics(second)[2]])
+
+
+def test_the_bootstrap_draws_the_runs_of_each_matrix():
+    first = np.array([[0.0, 1.0, 2.0, 9.0], [0.0, 1.0, 2.0, 9.0]])
+    second = np.full((3, 4), 0.5)
+    (difference,), bounds = scores.bootstrap([first, second], iqm_difference, repetitions=50)
+    assert difference == 1.0 and bounds.tolist() == [[1.0], [1.0]]  # The middle half is 1, 1, 2, 2.
+    second[0] = 0.2  # One of three seeds: the difference lies between 1.5 - 0.5 and 1.5 - 0.2.
+    (difference,), bounds = scores.bootstrap([first, second], iqm_difference, repetitions=200)
+    assert difference == pytest.approx(1.5 - 0.45) and 1.0 <= bounds[0] < bounds[1] <= 1.3
+    drawn, bounds = np.random.default_rng(0).random((2, 3, 4)), []
+    for state in range(2):  # Of the global generator, which does not matter.
+        np.random.seed(state)
+        bounds.append(scores.bootstrap(list(drawn), iqm_difference, repetitions=50)[1].tolist())
+    assert bounds[0] == bounds[1]

@@ -1,11 +1,16 @@
 """The ablation on small Atari: its tables follow from the runs in the repository."""
 
 import csv
+import functools
+import re
 
+import numpy as np
 import pandas as pd
 import pytest
+from rliable import metrics
 
 from experiments.atari_ablation import __main__ as ablation
+from ob2i_tf.analysis import load, scores, tables
 
 
 @pytest.fixture(scope='module')
@@ -39,7 +44,10 @@ def test_a_score_is_that_of_the_last_evaluation(written):
     assert float(row['normalised']) == pytest.approx((float(row['score']) - 1.7) / 30.1, rel=1e-4)
 
 
-def test_comparisons_of_methods_over_common_games_and_seeds():
+def test_comparisons_of_methods_over_common_games_and_seeds(monkeypatch):
+    few = functools.partial(scores.bootstrap, repetitions=100)
+    monkeypatch.setattr(scores, 'bootstrap', few)
+
     def rows_of(method, **scores):
         return [
             {'method': method, 'game': game, 'seed': seed, 'normalised': value}
@@ -66,8 +74,28 @@ def test_comparisons_of_methods_over_common_games_and_seeds():
     assert (same['iqm_difference'], same['probability']) == (0, 0.5)
 
 
+def test_the_probability_of_improvement_is_that_of_rliable():
+    drawn = np.random.default_rng(0).integers(0, 4, size=(2, 5, 3)).astype(float)  # With ties.
+    _, probability = ablation.improvement(*drawn)
+    assert probability == pytest.approx(metrics.probability_of_improvement(*drawn))
+
+
 def test_all_complete_runs_are_read(written):
     complete = [p for p in ablation.HERE.glob('*/*/seed*/eval.csv') if len(rows(p)) == 4]
     assert len(rows(written / 'scores.csv')) == len(complete)
     text = (ablation.HERE / 'README.md').read_text()
     assert f' {len(complete)} of 90 runs' in text
+
+
+def test_the_report_has_the_ablation_table(monkeypatch):
+    text = (ablation.HERE / 'README.md').read_text()
+    (command,) = re.findall(r'-m ob2i_tf\.analysis ((?:.*\\\n)*.*) --out', text)
+    monkeypatch.chdir(ablation.HERE)
+    found = load.load(command.replace('\\', '').split())
+    assert not [problem for problem in found.problems if 'left out' in problem]
+    table = tables.ablation(scores.Results(found.runs)).cells.set_index('Method')
+    for row in rows(ablation.HERE / 'table.csv'):
+        for game in tables.ABLATION_GAMES:
+            if row['method'] != 'EBU' and row.get(game):
+                shown = table.loc[f'{row["method"]} (here)', game]
+                assert shown == pytest.approx(float(row[game]), rel=1e-5)
