@@ -1,13 +1,13 @@
-"""Prints how the cost of each part grows: with T, K, A, the number of games and the replay.
+"""Prints how the cost of each part grows with T, K, A, the number of games and the replay.
 
   python -m benchmarks.growth                   # about ten minutes on 2 CPU cores, 8 GB of memory
   python -m benchmarks.growth --variables T K   # some of the tables
   python -m benchmarks.growth --processor_time  # on a machine with other work
 
-Times are median milliseconds of OB2I with the network of base/atari_small.gin, on noise of Atari's
-size. Each row is a separate process; its peak memory is that of all parts and of TensorFlow. The
-fitted exponent is the slope of log(time) over log(size) in the larger half of the sizes; fixed
-costs lower it, so that it should not exceed that of the expected growth.
+Times are median milliseconds of OB2I with the network of base/atari_small.gin, on random frames of
+Atari's size. Each row is a separate process; its peak memory is that of all parts and of
+TensorFlow. The fitted exponent is the slope of log(time) over log(size) in the larger half of the
+sizes. Fixed costs lower it, so it should not exceed the exponent of the expected growth.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ from ob2i_tf import (  # noqa: E402
     targets,
     updates,
 )
-from ob2i_tf.training import runner  # noqa: E402, F401  # Whose bindings the gin files have.
+from ob2i_tf.training import runner  # noqa: E402, F401  # Registers the names in gin files.
 
 STACK = (84, 84, 4)
 USUAL = {'T': 200, 'K': 10, 'A': 4, 'games': 1, 'replay': 20_000}
@@ -63,12 +63,9 @@ REPLAY = 'replay: sample an episode', 'replay: sample 32 transitions', 'replay: 
 MEMORY = 'peak memory, MB'
 # The growth of each part's work. A scan of T rows takes O(log T) steps of O(T) operations each.
 EXPECTED = {
-    'T': dict(
-        zip(
-            (*TARGETS, *REPLAY, MEMORY),
-            ('O(T)', 'O(T log T)', 'O(T)', 'O(T log T)', 'O(1)', 'O(1)', 'O(T)', 'O(T)'),
-        )
-    ),
+    'T': dict.fromkeys((*TARGETS, *REPLAY, MEMORY), 'O(T)')
+    | dict.fromkeys(("induction, 'initial'", "induction, 'released'"), 'O(T log T)')
+    | dict.fromkeys(('replay: sample an episode', 'replay: sample 32 transitions'), 'O(1)'),
     'K': dict.fromkeys((*TARGETS, 'gradient step', *ACTING, MEMORY), 'O(K)')
     | {'act, one head': 'O(1)'},
     'A': dict.fromkeys((*TARGETS, 'gradient step', *ACTING, MEMORY), 'O(A)'),
@@ -78,7 +75,7 @@ EXPECTED = {
 
 
 def parts(sizes, stack):
-    """{part: a call of it}.
+    """{part: function that runs it once}.
 
     Args:
       sizes: {variable: size}, see USUAL.
@@ -92,10 +89,10 @@ def parts(sizes, stack):
     )
     memory = replay.EpisodeReplay(STACK[:2], capacity, history=4)
     episode = random_episode(length, rng, actions)
-    for _ in range(capacity // length):  # From then on each further episode replaces another.
+    for _ in range(capacity // length):  # Then it is full: each further episode replaces one.
         memory.add_episode(episode)
     for index in range(memory.num_episodes):
-        memory.episode(index)  # The first time takes longer.
+        memory.episode(index)  # The first read takes longer.
     update = updates.EpisodicUpdate(memory, network, target)
     batch, _ = update.next_batch()
     arrays = (
@@ -138,7 +135,7 @@ def parts(sizes, stack):
 
 
 def measure(variable, size, seconds, clock):
-    """{part: milliseconds} of the parts in EXPECTED[variable], and the megabytes of MEMORY."""
+    """{part: milliseconds} for the parts in EXPECTED[variable], and the peak memory in MB."""
     with contextlib.ExitStack() as stack:
         config.load(['ob2i_atari.gin', 'base/atari_small.gin'], [])
         calls = parts(USUAL | {variable: size}, stack)
@@ -147,7 +144,7 @@ def measure(variable, size, seconds, clock):
             for name in EXPECTED[variable]
             if name != MEMORY
         }
-    # Not ru_maxrss, which starts at that of the parent process.
+    # Not ru_maxrss, which starts at the peak of the parent process.
     peak = re.search(r'VmHWM:\s+(\d+)', Path('/proc/self/status').read_text())
     return row | {MEMORY: int(peak[1]) / 1e3}
 

@@ -1,12 +1,12 @@
-"""The time of a learner step beside the sum of its operations, each timed alone.
+"""The speed of a run beside the sum of its operations, each timed alone.
 
   python -m benchmarks.operations                           # OB2I
-  python -m benchmarks.operations --gin_file=dqn_atari.gin  # another one without noise or dueling
+  python -m benchmarks.operations --gin_file=dqn_atari.gin  # or another without noise and dueling
 
-A learner step stands for all that a run does per learner step: the gradient step, the targets of as
-many states, the actions of the agent steps in between, and the emulator's steps that no learner
-step overlaps. Operations are TensorFlow's, on arrays of the sizes that they have in a run; the time
-of an empty call is subtracted.
+The sum is over everything that a run computes per learner step: the gradient step, the targets of
+as many states, the actions of the agent steps in between, and the steps of the emulator that no
+learner step overlaps. Operations are TensorFlow's, on arrays of the sizes that they have in a run;
+the time of an empty call is subtracted.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ STATES_PER_PASS = 256  # When targets of episodes are computed.
 
 
 def operations(parts, env):
-    """(what for, operation, calls per learner step, call) of everything that a run computes."""
+    """(purpose, operation, calls per learner step, call) of everything that a run computes."""
     network, rows = parts.learner.network, parts.update.batch_size
     target_rows = rows
     passes = 1
@@ -64,7 +64,7 @@ def operations(parts, env):
 
 
 def forward(network, rows, heads=None):
-    """(name, call) of the parts of a pass of `rows` stacks."""
+    """(name, call) of each operation of a pass of `rows` stacks."""
     stacks = tf.zeros((rows, 84, 84, 4), tf.uint8)
     yield 'bytes to numbers', compiled(lambda: tf.cast(stacks, tf.float32) * (1 / 255))
     for name, layer, x, _ in convolutions(network, rows):
@@ -74,22 +74,17 @@ def forward(network, rows, heads=None):
 
 
 def backward(network, rows):
-    """(name, call) of the gradients of a pass."""
+    """(name, call) of each operation of the gradients of a pass."""
+    ops = tf.raw_ops
     for name, layer, x, gradient in convolutions(network, rows):
         options = {'out_backprop': gradient, 'strides': [1, *layer.strides, 1], 'padding': 'VALID'}
-        sizes = {'input_sizes': x.shape, 'filter': tf.identity(layer.kernel)}
-        yield (
-            f'{name}, gradient of its kernel',
-            compiled(
-                tf.raw_ops.Conv2DBackpropFilter,
-                input=x,
-                filter_sizes=layer.kernel.shape,
-                **options,
-            ),
-        )
+        kernel = tf.identity(layer.kernel)
+        call = compiled(ops.Conv2DBackpropFilter, input=x, filter_sizes=kernel.shape, **options)
+        yield f'{name}, gradient of its kernel', call
         if layer is not network.trunk[0]:
-            input_gradient = compiled(tf.raw_ops.Conv2DBackpropInput, **sizes, **options)
-            yield f'{name}, gradient of its input', input_gradient
+            sizes = {'input_sizes': x.shape, 'filter': kernel}
+            call = compiled(ops.Conv2DBackpropInput, **sizes, **options)
+            yield f'{name}, gradient of its input', call
     kernel, features, gradient = product(network, rows)
     name = 'product of the heads, gradient of its'
     yield f'{name} kernel', compiled(tf.matmul, gradient, features)

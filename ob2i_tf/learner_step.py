@@ -18,13 +18,14 @@ from ob2i_tf.updates import EnsembleUpdate, EpisodicUpdate, named_means
 class LearnerStep:
     """Takes a Batch from the update and regresses the learner's network on it.
 
-    An update that draws transitions for every batch and a learner are composed into one compiled
-    call. With small networks this saves a third of the step, which otherwise passes between NumPy
-    and TensorFlow twice. If a subclass overrides `next_batch` or `step`, these are called in turn.
+    Where each batch is drawn anew, `EnsembleUpdate.batch` and the gradient step are composed into
+    one compiled call. With small networks this saves a third of the step, which otherwise passes
+    between NumPy and TensorFlow twice. If one drawn episode makes several batches, or a user's
+    class overrides `next_batch` or `step`, these two methods are called in turn.
 
     Args:
       update: Update that makes the batches.
-      learner: QLearner.
+      learner: QLearner that learns from them.
       timers: Makes the context in which 'learner step', or 'targets' and 'gradient step', run.
     """
 
@@ -76,13 +77,13 @@ class LearnerStep:
             try:
                 numbers, errors, targets = composed(*arrays)
             except Exception:
-                with errors_of(update, 'next_batch'):  # Find out which part failed.
+                with errors_of(update, 'next_batch'):  # If the update failed, it fails again.
                     update.compiled_batch(*arrays)
                 with errors_of(learner, 'step'):
                     raise
             loss, q_mean, *means = numbers.numpy().tolist()
             errors = errors.numpy()[: len(ids)]
-            if not np.isfinite(errors).all():  # Of targets or Q-values; the loss may hide it.
+            if not np.isfinite(errors).all():  # The loss may be finite nevertheless.
                 y = targets.numpy()
                 check_array(update, 'next_batch', 'targets', y, y.shape, np.float32)
             return {**learner.report(loss, q_mean, targets), **named_means(means)}, ids, errors
@@ -107,7 +108,7 @@ class LearnerStep:
 
 
 def _checked(update, result):
-    """The result of `update.next_batch()`; raises a UserError if it is not one."""
+    """Returns the result of `update.next_batch()` if it is valid; raises a UserError otherwise."""
     match result:
         case (types.Batch() as batch, Mapping() as report):
             pass

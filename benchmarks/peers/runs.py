@@ -5,10 +5,11 @@
   git clone https://github.com/vwxyzjn/cleanrl /somewhere/cleanrl
   python -m benchmarks.peers.runs --python=/somewhere/peers/bin/python --cleanrl=/somewhere/cleanrl
 
-All play one game of Breakout with the same network, batch (32), replay (10,000 transitions) and
-schedule (a learner step per 4 agent steps, a target copy per 10,000, epsilon 0.1), on all cores.
-Each program runs with few and with many agent steps; the difference of the times, start and end of
-the process excluded, gives agent steps per second while learning. glibc keeps freed memory in all.
+All play Breakout in one environment, with the same network, batch (32), replay (10,000 transitions)
+and schedule (a learner step per 4 agent steps, a target copy per 10,000, epsilon 0.1), on all
+cores. Each program runs with few and with many agent steps. The difference of the two times
+excludes start and end of the process, and gives agent steps per second while learning. glibc keeps
+freed memory in all of them.
 """
 
 import argparse
@@ -34,7 +35,7 @@ OWN = {
 
 
 def commands(arguments, agent_steps, folder):
-    """{name: (command, working folder)} of a run of `agent_steps` each."""
+    """{name: (command, working folder)} of runs of `agent_steps`."""
     own = {**OWN, 'Runner.training_steps': agent_steps}
     return {
         'ob2i_tf': (

@@ -1,15 +1,15 @@
-"""bsuite's exploration experiments beside the deterministic sea, and its own bootstrapped DQN.
+"""This project's methods and bsuite's bootstrapped DQN on bsuite's exploration experiments.
 
   python -m experiments.bsuite --out=experiments/bsuite --peer_python=/somewhere/peer/bin/python
   python -m experiments.bsuite --out=experiments/bsuite --peer_python=... --speed
 
 Each run is a process on one core. Once it is complete, its episodes go to
-<base_dir>/<experiment>/<method>/seed<seed>.csv; its output goes to a .log beside them. If the
-command is repeated, it runs those that are missing. Seas end once solved, as in
-experiments.deep_sea, or after 2,000 episodes, swing-ups after 200. runs.csv has one row per
-complete run, and is rewritten after each; the table of the README is printed at the end. With
---speed instead, OB2I and bsuite's method alternate on the deterministic sea of 10, and speed.csv
-has their agent steps per second of processor time.
+<base_dir>/<experiment>/<method>/seed<seed>.csv; its output goes to a .log beside them. The same
+command makes missing runs only. Runs of a sea end once it is solved, as in experiments.deep_sea, or
+after 2,000 episodes; those of the swing-up after 200. runs.csv has one row per complete run, and is
+rewritten after each. At the end the README's table is printed. With --speed, OB2I and bsuite's
+method alternate on the deterministic sea of 10 instead, and speed.csv has their agent steps per
+second of processor time.
 Exit status: 0 if complete, 1 if some runs failed, 2 for a wrong command line.
 """
 
@@ -50,7 +50,7 @@ COLUMNS = (
     'seed',
     'episodes',
     'agent_steps',
-    'solved',  # Seas only, else empty.
+    'solved',  # For seas only; else empty.
     'found',  # Treasures, or agent steps that paid for an upright pole.
     'score_mean',
     'score_best',
@@ -68,7 +68,7 @@ def is_sea(experiment):
 
 
 def run(python, method, experiment, seed, episodes, path, *flags):
-    """Runs it unless `path` exists; returns the exit status."""
+    """Makes a run, unless `path` exists; returns the exit status."""
     if path.exists():
         return 0
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -173,7 +173,7 @@ def main(argv=None):
     parser.add_argument('--jobs', type=cli.count, default=1)
     parser.add_argument('--peer_python', help="Python of an environment with bsuite's baselines")
     parser.add_argument('--speed', action='store_true', help='only compare speeds')
-    parser.add_argument('--rounds', type=cli.count, default=5, help='of --speed')
+    parser.add_argument('--rounds', type=cli.count, default=5, help='rounds of --speed')
     arguments = parser.parse_args(argv)
     theirs = arguments.speed or 'bsuite' in arguments.methods
     peer_python = shutil.which(arguments.peer_python or '')

@@ -16,9 +16,9 @@ from experiments.bsuite import recorded
 
 
 class BsuiteEnv(gymnasium.Env):
-    """An environment of bsuite, whose rewards, ends and observations it passes on.
+    """An environment of bsuite with the interface of Gymnasium.
 
-    All ends are terminal states, as bsuite's discount of 0 says: the swing-up observes its time.
+    All ends are terminal states, as bsuite's discount of 0 says; the swing-up observes the time.
 
     Args:
       make: Maps a seed, or None, to an environment of bsuite; every reset with a seed calls it.

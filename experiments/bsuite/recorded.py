@@ -38,7 +38,7 @@ class Episode(NamedTuple):
       score: Sum of rewards, with their noise.
       found: Seas: 1 if it reached the treasure, else 0. Swing-up: agent steps that paid for an
         upright pole.
-      agent_steps: Its length.
+      agent_steps: Length of the episode.
       processor_seconds: Processor time of the process from its start to the end of the episode.
     """
 
@@ -53,7 +53,7 @@ class Over(BaseException):
 
 
 def make(bsuite_id: str, seed: int | None = None) -> dm_env.Environment:
-    """Makes the environment of an id in IDS, with bsuite's settings; the seed is of its noise."""
+    """Makes the environment of an id in IDS, with bsuite's settings and seeded noise."""
     family, _, number = bsuite_id.partition('/')
     build, settings, keywords = _FAMILIES[family]
     return build(seed=seed, **settings[int(number)], **keywords)

@@ -24,8 +24,8 @@ def run_theirs(make, bsuite_id, seed, episodes):
     import tensorflow as tf
     from bsuite.baselines.tf.boot_dqn import run
 
-    np.random.seed(seed)  # Of the replay's draws.
-    tf.random.set_seed(seed)  # Of the initial weights, drawn before the script sets it.
+    np.random.seed(seed)  # Seed of the replay's draws.
+    tf.random.set_seed(seed)  # Seed of the initial weights, drawn before the script sets it.
     run.FLAGS(['run', f'--seed={seed}', f'--num_episodes={episodes}', '--noverbose'])
     run.bsuite = types.SimpleNamespace(load_and_record=lambda **_: make(seed))
     run.run(bsuite_id)
@@ -33,7 +33,7 @@ def run_theirs(make, bsuite_id, seed, episodes):
 
 
 def run_ours(make, method, bsuite_id, seed, episodes):
-    """Trains by the method's gin file, in one iteration, so that nothing cuts an episode off."""
+    """Trains with the method's gin file, in one iteration, so that no episode is cut off."""
     import gymnasium
 
     import ob2i_tf

@@ -1,16 +1,11 @@
-"""One run of one side in a separate process, for the speed or a learning curve.
+"""One run of either side, for its speed or its learning curve; to be called in a new process.
 
-  python -m experiments.released_code.side speed theirs OB2I baselines --gin_files F --agent_steps N
-  python -m experiments.released_code.side curve ours OB2I baselines --gin_files F --base_dir DIR
-
-`experiments.released_code` runs it. Both sides play the same environment, `make_atari` as gin
-binds it. `speed` prints JSON; `curve` trains, and writes eval.csv into DIR.
+Both sides play the same environment, `make_atari` as gin binds it.
 """
 
 import contextlib
 import csv
-import json
-import sys
+import itertools
 import time
 from pathlib import Path
 
@@ -18,151 +13,117 @@ import numpy as np
 from absl import logging
 
 from experiments.released_code import theirs
-from ob2i_tf import cli, config, seeds
+from ob2i_tf import config, seeds
 from ob2i_tf.training import build, loop, system
 from ob2i_tf.training import main as training
 from ob2i_tf.training.runner import Runner
 
-COLUMNS = 'frames', 'episodes', 'score_mean', 'score_std'
+SPEED_COLUMNS = 'agent_steps', 'learner_steps', 'steps_per_second', 'cpu_ms_per_step'
 
 
-class Clock:
-    """Times the agent steps after the first `start` ones, up to `end`."""
-
-    def __init__(self, start, end, learner_steps):
-        self._at, self._learner_steps, self._readings = (start, end), learner_steps, []
-
-    def __call__(self, agent_steps):
-        """To be called when so many agent steps have been taken."""
-        if agent_steps in self._at:
-            self._readings.append([time.perf_counter(), time.process_time(), self._learner_steps()])
-
-    def report(self):
-        start, end = np.array(self._readings)
-        wall, cpu, learner_steps = end - start
-        steps = self._at[1] - self._at[0]
-        return {
-            'agent_steps': steps,
-            'learner_steps': int(learner_steps),
-            'steps_per_second': steps / wall,
-            'cpu_ms_per_step': 1e3 * cpu / steps,
-        }
-
-
-def speed_of_ours(start, end, folder):
-    """Agent steps/s of our training loop, without logs and checkpoints."""
-    system.keep_freed_memory()  # As run_experiment.py does.
-    parts = Runner(folder, dry_run=True).parts
+def play(parts, env, agent_steps):
+    """Our training loop, without logs and checkpoints; yields after each agent step."""
     agent = parts.agent
-    clock = Clock(start, end, lambda: parts.learner.learner_steps)
-    stream = seeds.stream(0, 'environment', 0)
-    with build.open_environments(config.bound(Runner)['environment'], 1, stream) as env:
-        observations, _ = env.reset()
-        agent.begin(observations)
-        for step, _ in loop.play(env, observations, agent.act, meanwhile=agent.learn):
-            agent.observe(step)
-            clock(agent.agent_steps)
-            if agent.agent_steps == end:
-                break
-    return clock.report()
+    observations, _ = env.reset()
+    agent.begin(observations)
+    steps = loop.play(env, observations, agent.act, meanwhile=agent.learn)
+    for step, _ in itertools.islice(steps, agent_steps):
+        agent.observe(step)
+        yield
 
 
-def speed_of_theirs(modules, start, end):
-    """Agent steps/s of their `learn`, without evaluations."""
-    learner_steps = 0
+def speed(side, clones, gin_files, bindings, timed_steps=2000):
+    """Times a training loop without evaluations, from 200 agent steps after the first learner step.
 
-    class Counted(modules.deepq.DEEPQ):
-        def train_bebu(self, *arguments, **keywords):
-            nonlocal learner_steps
-            learner_steps += 1
-            return super().train_bebu(*arguments, **keywords)
+    Args:
+      side: 'ours' or 'theirs'.
+      clones: See `theirs.load`.
+      gin_files, bindings: Configuration of both sides.
+      timed_steps: Agent steps.
 
-    modules.deepq.DEEPQ = Counted
-    clock = Clock(start, end, lambda: learner_steps)
-    with contextlib.closing(config.bound(Runner)['environment'](num_envs=1, seed=0)) as env:
-        # The last action is chosen, but not played.
-        limited = theirs.OldEnvironment(env, end + 1, lambda step: clock(step - 1))
-        theirs.learn(modules, limited, seed=0)
-    return clock.report()
+    Returns:
+      A tuple of SPEED_COLUMNS.
+    """
+    logging.set_verbosity(logging.ERROR)
+    config.load(gin_files, bindings)
+    start = config.value('Agent.learning_starts') + 200  # Functions have been traced by then.
+    end = start + timed_steps
+    readings = []
+
+    def read(learner_steps):
+        readings.append((time.perf_counter(), time.process_time(), learner_steps))
+
+    if side == 'ours':
+        system.keep_freed_memory()  # As run_experiment.py does.
+        parts = Runner('unused', dry_run=True).parts
+        stream = seeds.stream(0, 'environment', 0)
+        with build.open_environments(config.bound(Runner)['environment'], 1, stream) as env:
+            read(0)
+            for _ in play(parts, env, end):
+                read(parts.learner.learner_steps)
+    else:
+        modules = theirs.load(*clones)
+
+        class Model(modules.deepq.DEEPQ):
+            learner_steps = 0
+
+            def step(self, *arguments, **keywords):
+                read(self.learner_steps)  # After all that belongs to the agent step before.
+                return super().step(*arguments, **keywords)
+
+            def train_bebu(self, *arguments, **keywords):
+                self.learner_steps += 1
+                return super().train_bebu(*arguments, **keywords)
+
+        modules.deepq.DEEPQ = Model
+        with contextlib.closing(config.bound(Runner)['environment'](num_envs=1, seed=0)) as env:
+            theirs.learn(modules, theirs.OldEnvironment(env, end), seed=0)
+    wall, cpu, learner_steps = np.subtract(readings[end], readings[start])
+    return timed_steps, int(learner_steps), timed_steps / wall, 1e3 * cpu / timed_steps
 
 
-def curve_of_theirs(modules, folder):
-    """Trains their agent, with evaluations of as many steps and the same epsilon as ours."""
-    seed, period = config.value('Runner.seed'), config.value('Runner.training_steps')
-    make = config.bound(Runner)['environment']
-    folder.mkdir(parents=True, exist_ok=True)
+def curve(side, clones, gin_files, bindings, folder: Path):
+    """Trains, unless that is complete, and writes eval.csv; see `speed`.
+
+    Theirs is evaluated over as many agent steps and with the same epsilon as ours.
+    """
     table = folder / 'eval.csv'
+    if side == 'ours':
+        training.train(gin_files, bindings, folder)
+        return
     if table.exists():
         return
-    evaluations = 0
-    with open(folder / 'eval.part.csv', 'w', newline='') as file:
-        writer = csv.writer(file)
-        writer.writerow(COLUMNS)
+    logging.set_verbosity(logging.ERROR)
+    config.load(gin_files, bindings)
+    modules, rows = theirs.load(*clones), []
+    seed, make = config.value('Runner.seed'), config.bound(Runner)['environment']
 
-        def evaluate(model, _):
-            nonlocal evaluations
-            evaluations += 1
-            scores = _evaluation(model, make(num_envs=1, seed=1000 * seed + evaluations))
-            mean, std = (np.mean(scores), np.std(scores)) if scores else (np.nan, np.nan)
-            agent_steps = env.steps - 1
-            writer.writerow([4 * agent_steps, len(scores), mean, std])
-            file.flush()
-            print(f'{agent_steps:,} agent steps: {mean:.4g}', flush=True)
-            return mean, std, len(scores)
+    def evaluate(model, _):
+        scores = _evaluation(model, make(num_envs=1, seed=1000 * seed + len(rows) + 1))
+        mean, std = (np.mean(scores), np.std(scores)) if scores else (np.nan, np.nan)
+        agent_steps = env.steps - 1  # Their evaluation at a step follows the next one.
+        rows.append((4 * agent_steps, len(scores), mean, std))
+        print(f'{agent_steps:,} agent steps: {mean:.4g}', flush=True)
+        return mean, std, len(scores)
 
-        modules.deepq.evaluate_max_steps = evaluate
-        steps = config.value('Runner.num_iterations') * period
-        with contextlib.closing(make(num_envs=1, seed=1000 * seed)) as played:
-            # Their evaluation at a step follows the next one.
-            env = theirs.OldEnvironment(played, steps + 1)
-            theirs.learn(modules, env, seed=seed, folder=str(folder), checkpoint_freq=period)
-    (folder / 'eval.part.csv').rename(table)
+    modules.deepq.evaluate_max_steps = evaluate
+    steps = config.value('Runner.num_iterations') * config.value('Runner.training_steps')
+    folder.mkdir(parents=True, exist_ok=True)
+    with contextlib.closing(make(num_envs=1, seed=1000 * seed)) as played:
+        env = theirs.OldEnvironment(played, steps + 1)
+        theirs.learn(modules, env, seed=seed, checkpoint_path=folder)
+    with open(table, 'w', newline='') as file:
+        columns = 'frames', 'episodes', 'score_mean', 'score_std'
+        csv.writer(file).writerows([columns, *rows])
 
 
 def _evaluation(model, env):
     """Scores of the games that end within an evaluation, by the vote of their model."""
-    scores = []
+    epsilon, count = (config.value(f'Runner.evaluation_{name}') for name in ('epsilon', 'steps'))
+
+    def act(observations):
+        return np.array([model.step(observations, update_eps=epsilon, action_selection='vote')])
+
     with contextlib.closing(env):
-        played = theirs.OldEnvironment(env, on_game=scores.append)
-        obs, epsilon = played.reset(), config.value('Runner.evaluation_epsilon')
-        for _ in range(config.value('Runner.evaluation_steps')):
-            action = model.step(obs[None], update_eps=epsilon, action_selection='vote')
-            obs, _, done, _ = played.step(action)
-            obs = played.reset() if done else obs
-    return scores
-
-
-@cli.command()
-def main(argv=None):
-    """Runs the command line; returns the exit status."""
-    parser = cli.parser('experiments.released_code.side', __doc__)
-    parser.add_argument('what', choices=['speed', 'curve'])
-    parser.add_argument('side', choices=['ours', 'theirs'])
-    parser.add_argument('repo', type=Path)
-    parser.add_argument('baselines', type=Path)
-    parser.add_argument('--gin_files', nargs='+', required=True)
-    parser.add_argument('--gin_bindings', nargs='*', default=[])
-    parser.add_argument('--agent_steps', type=cli.count, default=2000, help='timed ones')
-    parser.add_argument('--base_dir', type=Path, default=Path('unused'))
-    arguments = parser.parse_args(argv)
-    if arguments.what == 'curve' and arguments.side == 'ours':
-        training.train(arguments.gin_files, arguments.gin_bindings, arguments.base_dir)
-        return 0
-    logging.set_verbosity(logging.ERROR)
-    config.load(arguments.gin_files, arguments.gin_bindings)
-    start = config.value('Agent.learning_starts') + 200  # Functions have been traced by then.
-    end = start + arguments.agent_steps
-    if arguments.side == 'ours':
-        print(json.dumps(speed_of_ours(start, end, arguments.base_dir)))
-        return 0
-    modules = theirs.load(arguments.repo, arguments.baselines)
-    theirs.resize(modules)
-    if arguments.what == 'speed':
-        print(json.dumps(speed_of_theirs(modules, start, end)))
-    else:
-        curve_of_theirs(modules, arguments.base_dir)
-    return 0
-
-
-if __name__ == '__main__':
-    sys.exit(main())
+        steps = loop.play(env, env.reset()[0], act)
+        return [game.score for _, games in itertools.islice(steps, count) for game in games]
