@@ -427,7 +427,7 @@ def numbers() -> dict:
         **outlook(
             runs['learning_agent_steps_per_second']['ob2i'],
             parts['act, 1 environment: all heads, UCB'],
-            parts['environments alone, 1'],
+            parts['one step of 1 / 8 environments alone'],
             [pd.read_csv(path) for path in atari_ablation.HERE.glob('*/*/seed*/train.csv')],
         ),
         'quantities': len(quantities),

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import stat
+import threading
 import uuid
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,9 @@ _FORMATS = (2, _FORMAT)  # In format 2, of version 1.0, the archives are deflate
 _PREFIX = 'episodes-'
 _SEGMENT_BYTES = 64 * 2**20  # Before compression.
 _THREADS = 4  # They unpack segments while the main thread appends episodes.
+# NumPy parses the headers of arrays by `ast`, which fails at random in several threads (CPython
+# 3.11, SystemError, where the garbage collector has callbacks).
+_HEADERS = threading.Lock()
 
 
 class ReplayDamagedError(ValueError):
@@ -240,13 +244,14 @@ class EpisodeFiles:
         path = self._path(segment)
         disk.check_unpacked(path)
         with zipfile.ZipFile(path) as archive:
-            with archive.open('lengths.npy') as member:
+            with _HEADERS, archive.open('lengths.npy') as member:
                 lengths = np.lib.format.read_array(member, allow_pickle=False)
-            with archive.open('steps.npy') as member:
+            with _HEADERS, archive.open('steps.npy') as member:
                 steps = np.lib.format.read_array(member, allow_pickle=False)
             with archive.open('frames.npy') as stored:
-                np.lib.format.read_magic(stored)
-                np.lib.format.read_array_header_1_0(stored)
+                with _HEADERS:
+                    np.lib.format.read_magic(stored)
+                    np.lib.format.read_array_header_1_0(stored)
                 for index, length in enumerate(lengths.tolist(), segment['first_id']):
                     if index < first_episode:
                         size = (self.replay.history + length) * self._frame_bytes

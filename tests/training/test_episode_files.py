@@ -1,6 +1,7 @@
 """Replay on disk: saved episodes are restored, or an error explains why not."""
 
 import ast
+import gc
 import io
 import json
 import pathlib
@@ -180,6 +181,30 @@ def test_files_are_unpacked_a_few_ahead(tmp_path, monkeypatch):
     monkeypatch.setattr(EpisodeFiles, '_read_segment', counted)
     _loaded(tmp_path, manifest, capacity=600)
     assert len(started) == len(manifest['segments'])
+
+
+def test_headers_are_parsed_by_one_thread_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(episode_files, '_SEGMENT_BYTES', 1000)
+    manifest = _save(_filled(tmp_path, numbers=100, capacity=2000))
+    assert len(manifest['segments']) > 30
+    collections = []
+
+    def switch_threads(*_):
+        for i in range(50):
+            collections.append(i)
+
+    threshold, interval = gc.get_threshold(), sys.getswitchinterval()
+    try:
+        gc.callbacks.append(switch_threads)
+        gc.set_threshold(20, 2, 2)
+        sys.setswitchinterval(1e-6)
+        for _ in range(12):
+            assert _loaded(tmp_path, manifest, capacity=2000).replay.num_episodes == 100
+    finally:
+        gc.callbacks.pop()
+        gc.set_threshold(*threshold)
+        sys.setswitchinterval(interval)
+    assert collections
 
 
 def test_flush_writes_whole_segments_ahead(tmp_path, monkeypatch):
