@@ -2,13 +2,16 @@
 
 import contextlib
 import csv
+import functools
 import os
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -18,6 +21,7 @@ from ob2i_tf import config, sweep
 from ob2i_tf.errors import ConfigError
 from ob2i_tf.training import disk
 from ob2i_tf.training.run_folder import COLUMNS
+from tests import processes
 
 TINY = (
     'Runner.num_iterations = 2',
@@ -113,14 +117,54 @@ def test_print_gives_a_command_for_each_trial(tmp_path, capsys):
     ]
 
 
+class Forked:
+    """In the place of `subprocess.Popen`: the program in a process that imports nothing anew."""
+
+    _lock = threading.Lock()  # `multiprocessing` polls all processes as it starts one.
+
+    def __init__(self, command, stdout, cwd, **keywords):
+        before = (functools.partial(_write_to, stdout.name),)
+        with self._lock:
+            self._process = processes.start(command[2:], cwd=cwd, before=before)
+
+    def poll(self):
+        with self._lock:
+            return self._process.exitcode
+
+    def send_signal(self, number):
+        if self.poll() is None:
+            os.kill(self._process.pid, number)
+
+    def wait(self, seconds):
+        deadline = time.monotonic() + seconds
+        while self.poll() is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        return self.poll()
+
+
+def _write_to(log):
+    os.dup2(os.open(log, os.O_WRONLY | os.O_APPEND), 2)
+
+
+@contextlib.contextmanager
+def forked():
+    """Context in which attempts are `Forked`."""
+    with pytest.MonkeyPatch.context() as patch:
+        stand_in = SimpleNamespace(Popen=Forked, DEVNULL=subprocess.DEVNULL)
+        patch.setattr(sweep, 'subprocess', stand_in)
+        yield
+
+
 def run(made, retries=1):
-    """(trials that are not complete, {name: report})."""
+    """(trials that are not complete, {name: report}); attempts are `Forked`."""
     reports = {}
 
     def report(trial, status, lines):
         reports[trial.base_dir.name] = status, lines
 
-    return sweep.Sweep(sweep.LocalExecutor(2), retries=retries).run(made, report), reports
+    with forked():
+        return sweep.Sweep(sweep.LocalExecutor(2), retries=retries).run(made, report), reports
 
 
 def _played(trial, frames, scores, saved=0):
@@ -334,9 +378,10 @@ def vanished(tmp_path_factory):
         for remove in removals:
             remove(running)
 
-    missing = sweep.Sweep(sweep.LocalExecutor(1), retries=3).run(
-        [*lost.values(), other], report, show
-    )
+    with forked():
+        missing = sweep.Sweep(sweep.LocalExecutor(1), retries=3).run(
+            [*lost.values(), other], report, show
+        )
     return lost, other, missing, reports
 
 
@@ -357,9 +402,10 @@ def test_a_trial_whose_checkpoints_vanish_before_its_turn_does_not_start_over(tm
     made = sweep.trials([FILE], tmp_path, seeds=2, bindings=TINY)
     (made[1].base_dir / 'checkpoints' / '000000000020').mkdir(parents=True)  # Of an earlier sweep.
     reports = []
-    missing = sweep.Sweep(sweep.LocalExecutor(1)).run(
-        made, lambda *end: reports.append(end), removes(made[1].base_dir, made[1])
-    )
+    with forked():
+        missing = sweep.Sweep(sweep.LocalExecutor(1)).run(
+            made, lambda *end: reports.append(end), removes(made[1].base_dir, made[1])
+        )
     assert missing == [made[1]] and reports[0] == (made[0], 0, [])
     trial, status, (line,) = reports[1]
     assert (trial, status) == (made[1], 'not started again') and '000000000020 vanished' in line
@@ -387,4 +433,4 @@ def test_ray_runs_a_trial_and_a_second_time_nothing(tmp_path, capsys):
 
 def test_a_worker_and_a_node_of_ray_that_are_lost_change_no_row(tmp_path):
     pytest.importorskip('ray')
-    assert not sweeps.on_nodes(tmp_path, count=2, seeds=2, iterations=30)
+    assert not sweeps.on_nodes(tmp_path, count=2, seeds=1, iterations=30)
