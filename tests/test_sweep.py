@@ -2,16 +2,13 @@
 
 import contextlib
 import csv
-import functools
 import os
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
-from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -21,7 +18,7 @@ from ob2i_tf import config, sweep
 from ob2i_tf.errors import ConfigError
 from ob2i_tf.training import disk
 from ob2i_tf.training.run_folder import COLUMNS
-from tests import processes
+from tests.processes import forked
 
 TINY = (
     'Runner.num_iterations = 2',
@@ -117,47 +114,8 @@ def test_print_gives_a_command_for_each_trial(tmp_path, capsys):
     ]
 
 
-class Forked:
-    """In the place of `subprocess.Popen`: the program in a process that imports nothing anew."""
-
-    _lock = threading.Lock()  # `multiprocessing` polls all processes as it starts one.
-
-    def __init__(self, command, stdout, cwd, **keywords):
-        before = (functools.partial(_write_to, stdout.name),)
-        with self._lock:
-            self._process = processes.start(command[2:], cwd=cwd, before=before)
-
-    def poll(self):
-        with self._lock:
-            return self._process.exitcode
-
-    def send_signal(self, number):
-        if self.poll() is None:
-            os.kill(self._process.pid, number)
-
-    def wait(self, seconds):
-        deadline = time.monotonic() + seconds
-        while self.poll() is None:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        return self.poll()
-
-
-def _write_to(log):
-    os.dup2(os.open(log, os.O_WRONLY | os.O_APPEND), 2)
-
-
-@contextlib.contextmanager
-def forked():
-    """Context in which attempts are `Forked`."""
-    with pytest.MonkeyPatch.context() as patch:
-        stand_in = SimpleNamespace(Popen=Forked, DEVNULL=subprocess.DEVNULL)
-        patch.setattr(sweep, 'subprocess', stand_in)
-        yield
-
-
 def run(made, retries=1):
-    """(trials that are not complete, {name: report}); attempts are `Forked`."""
+    """(trials that are not complete, {name: report}); attempts are forked."""
     reports = {}
 
     def report(trial, status, lines):
@@ -315,7 +273,8 @@ def test_a_stopped_sweep_saves_and_a_later_one_goes_on(tmp_path):
         if len(trial.folder.rows('train')) >= 2:
             first.stop()
 
-    assert first.run([trial], lambda *end: None, stop) == [trial]
+    with forked():
+        assert first.run([trial], lambda *end: None, stop) == [trial]
     assert 'Stopped by SIGTERM, saved at' in trial.log.read_text()
     missing, reports = run([trial])
     assert not missing and reports == {'seed0': (0, [])}
