@@ -1,11 +1,21 @@
-"""Command lines in separate processes, which do not each import TensorFlow anew."""
+"""Command lines and code in separate processes, which do not each import TensorFlow anew."""
 
+import contextlib
+import functools
 import multiprocessing
 import os
 import resource
 import signal
+import subprocess
 import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
 
+from ob2i_tf import sweep
 from ob2i_tf.training import main
 
 # Each process is forked from one that has imported TensorFlow but not used it.
@@ -51,3 +61,65 @@ def start(argv, output=os.devnull, cwd=os.curdir, largest_file_bytes=None, stop_
     )
     process.start()
     return process
+
+
+def _code_in_process(code, cwd, environment, outputs):
+    for number, output in enumerate(outputs, start=1):
+        os.dup2(os.open(output, os.O_WRONLY), number)
+    os.chdir(cwd)
+    sys.path.insert(0, '')
+    os.environ.update(environment)
+    exec(compile(code, '<code>', 'exec'), {'__name__': '__main__'})
+
+
+def run_code(code, cwd, environment=()):
+    """Like `subprocess.run` of `python -c code`, with more environment variables."""
+    with tempfile.TemporaryDirectory() as folder:
+        outputs = [Path(folder, name) for name in ('stdout', 'stderr')]
+        for output in outputs:
+            output.touch()
+        process = _PROCESSES.Process(
+            target=_code_in_process, args=(code, str(cwd), dict(environment), outputs)
+        )
+        process.start()
+        process.join()
+        printed = [output.read_text() for output in outputs]
+    return subprocess.CompletedProcess(code, process.exitcode, *printed)
+
+
+class _Forked:
+    """In the place of `subprocess.Popen`, for attempts of sweeps."""
+
+    _lock = threading.Lock()  # `multiprocessing` polls all processes as it starts one.
+
+    def __init__(self, command, stdout, cwd, **keywords):
+        before = (functools.partial(_write_to, stdout.name),)
+        with self._lock:
+            self._process = start(command[2:], cwd=cwd, before=before)
+
+    def poll(self):
+        with self._lock:
+            return self._process.exitcode
+
+    def send_signal(self, number):
+        if self.poll() is None:
+            os.kill(self._process.pid, number)
+
+    def wait(self, seconds):
+        deadline = time.monotonic() + seconds
+        while self.poll() is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        return self.poll()
+
+
+def _write_to(log):
+    os.dup2(os.open(log, os.O_WRONLY | os.O_APPEND), 2)
+
+
+@contextlib.contextmanager
+def forked():
+    """Context in which the attempts of sweeps do not import TensorFlow anew."""
+    stand_in = SimpleNamespace(Popen=_Forked, DEVNULL=subprocess.DEVNULL)
+    with mock.patch.object(sweep, 'subprocess', stand_in):
+        yield

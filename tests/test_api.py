@@ -4,7 +4,6 @@ import contextlib
 import copy
 import csv
 import json
-import os
 import re
 import shutil
 import signal
@@ -26,6 +25,7 @@ from ob2i_tf.errors import CheckpointError, ConfigError, UserError
 from ob2i_tf.training import main, runner
 from ob2i_tf.training.run_folder import COLUMNS
 from ob2i_tf.training.signals import StopRequest
+from tests import processes
 from tests.markdown import ROOT, bound_by, code_blocks, commands, read
 from tests.processes import start
 
@@ -449,12 +449,8 @@ def test_the_agent_of_deep_sea_plays(tmp_path, monkeypatch, capsys):
 
 
 def run_code(cells, folder):
-    """Runs cells of a page or a notebook one after another, in a fresh process."""
-    environment = {**os.environ, 'MPLBACKEND': 'agg', 'PYTHONPATH': str(ROOT)}
-    code = '\n\n'.join(cells)
-    done = subprocess.run(
-        [sys.executable, '-c', code], cwd=folder, env=environment, capture_output=True, text=True
-    )
+    """Runs cells of a page or a notebook one after another, in a process of their own."""
+    done = processes.run_code('\n\n'.join(cells), folder, {'MPLBACKEND': 'agg'})
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 

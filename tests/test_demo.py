@@ -11,6 +11,7 @@ import pytest
 
 from ob2i_tf import demo
 from tests.browser import browser, needs_browser  # noqa: F401, a fixture
+from tests.processes import forked
 from tests.terminal import Terminal
 
 EPISODES = 100
@@ -26,7 +27,8 @@ def finished(tmp_path_factory):
         patch.setattr(demo, 'EPISODES_PER_ITERATION', EPISODES)
         patch.delenv('DISPLAY', raising=False)
         patch.delenv('WAYLAND_DISPLAY', raising=False)
-        assert demo.main([f'--base_dir={base_dir}', '--seed=1']) == 0
+        with forked():
+            assert demo.main([f'--base_dir={base_dir}', '--seed=1']) == 0
         yield base_dir
 
 
@@ -77,7 +79,8 @@ def test_a_terminal_gets_bars(finished):
 
 def test_a_failed_run_is_reported_with_its_last_line(finished, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(demo, 'TRAIN_PERIOD', 0)
-    assert demo.main([f'--base_dir={tmp_path}']) == 1
+    with forked():
+        assert demo.main([f'--base_dir={tmp_path}']) == 1
     complaint = capsys.readouterr().err
     assert complaint.count(' ended with 2:') == 3 and 'Agent.train_period' in complaint
     assert 'the same command resumes' in complaint

@@ -19,7 +19,6 @@ from ob2i_tf.training import (
     runner,  # noqa: F401, which registers all parts
 )
 from ob2i_tf.training.episode_files import EpisodeFiles
-from tests.processes import start
 
 FILES = config.available()
 # Short and small enough for seconds, without changes to what distinguishes methods.
@@ -57,11 +56,34 @@ SHORTER = {
         'BayesianLinearPosterior.regression_period': 2,
         'BayesianLinearPosterior.sample_period': 7,
     },
-    'ebu_adaptive_atari': {'AdaptivePosterior.selection_period': 30},
+    'bebu_rnd_atari': {
+        'RndBonus.conv_layers': '((4, 8, 8),)',
+        'RndBonus.features': 8,
+        'RndBonus.predictor_layers': '(8,)',
+    },
+    'ebu_adaptive_atari': {
+        'AdaptivePosterior.selection_period': 30,
+        'num_learners': 3,
+        'EpisodicUpdate.beta': '(0.0, 0.5, 1.0)',
+    },
     'lsvi_ucb_linear_mdp': {'Agent.learning_starts': 10**9},  # Nothing is learned by gradient.
     'lsvi_randomised_linear_mdp': {'Agent.learning_starts': 10**9},
+    'ob2i_atari_fast': {'Runner.num_envs': 2, 'Runner.evaluation_envs': 2},
     'ube_atari': {'UncertaintyBellmanPosterior.n_steps': 3},
 }
+# Files that are trained but not resumed, since their runs have the PARTS of another file's.
+RESUMED_LIKE = {
+    'bebu_ids_atari': 'bebu_atari',
+    'bebu_ucb_atari': 'bebu_atari',
+    'bootdqn_ids_atari': 'bootdqn_atari',
+    'ebu_atari': 'bebu_atari',
+    'ob2i_atari_small': 'ob2i_atari',
+    'ube_1step_atari': 'ube_atari',
+}
+PARTS = re.compile(  # With something to save.
+    r'Runner\.(agent|environment|learner|network|num_envs|posterior|replay|update)'
+    r'|\w+\.(bonus|noise|optimizer)|make_environment\.name'
+)
 TABLE = Path(__file__).with_name('gin_values.txt')
 
 
@@ -199,26 +221,11 @@ def test_a_file_trains_and_resumes_exactly(file, tmp_path):
     entries = expected_of(name_of(file))
     update = entries['Runner.update'].value.removeprefix('@').removeprefix('Released')
     settings[f'{update}.batch_size'] = 16
-    straight, resumed = tmp_path / 'straight', tmp_path / 'resumed'
-    for base_dir in (straight, resumed):
-        process = start(
-            [
-                'run_experiment.py',
-                f'--gin_files={file}',
-                f'--base_dir={base_dir}',
-                *(f'--gin_bindings={name} = {value}' for name, value in settings.items()),
-            ],
-            output=tmp_path / 'stderr',
-        )
-        process.join(timeout=120)
-        assert process.exitcode == 0, (tmp_path / 'stderr').read_text()[-2000:]
-        if base_dir is straight:
-            shutil.copytree(straight, resumed)
-            shutil.rmtree(max((resumed / 'checkpoints').iterdir()))
-            (kept,) = (resumed / 'checkpoints').iterdir()
-            assert 54 <= int(kept.name) < 60  # Within the second iteration.
-    for table in ('train', 'eval', 'episodes', 'eval_episodes', 'bonus'):
-        assert rows_of(resumed, table) == rows_of(straight, table)
+    bindings = [f'{name} = {value}' for name, value in settings.items()]
+    straight = tmp_path / 'straight'
+    ob2i_tf.train(file, bindings, straight)
+    if name_of(file) not in RESUMED_LIKE:
+        check_resumes(straight, tmp_path / 'resumed', file, bindings)
     train = rows_of(straight)
     learns = settings['Agent.learning_starts'] < 40
     assert [int(row['learner_steps']) > 0 for row in train] == [learns] * 2
@@ -230,10 +237,30 @@ def test_a_file_trains_and_resumes_exactly(file, tmp_path):
     for row, of_train in zip(bonus, train):
         assert row['next_bonus_mean'] == of_train['next_bonus_mean']
         assert float(row['q_gap_mean']) > 0 and 0 <= float(row['next_action_changes']) <= 1
-    agent = ob2i_tf.load(straight)
-    check_acts(agent)
+    check_acts(ob2i_tf.load(straight))
+
+
+@pytest.mark.parametrize('name, other', RESUMED_LIKE.items())
+def test_a_file_that_is_not_resumed_has_the_parts_of_another(name, other, clean_gin):
+    values, of_other = (
+        {binding: value for binding, value in resolved(file).items() if PARTS.fullmatch(binding)}
+        for file in (f'{name}.gin', f'{other}.gin')
+    )
+    assert values == of_other and len(values) > 8
+
+
+def check_resumes(straight, resumed, file, bindings):
+    """From the checkpoint within its second iteration, a run comes to the same end."""
+    shutil.copytree(straight, resumed)
+    shutil.rmtree(max((resumed / 'checkpoints').iterdir()))
+    (kept,) = (resumed / 'checkpoints').iterdir()
+    assert 54 <= int(kept.name) < 60
+    ob2i_tf.train(file, bindings, resumed)
+    for table in ('train', 'eval', 'episodes', 'eval_episodes', 'bonus'):
+        assert rows_of(resumed, table) == rows_of(straight, table)
     # Episodes in progress at the checkpoint may not be drawn before the end.
-    of_resumed, of_straight = (episodes_of(x, agent.environment) for x in (resumed, straight))
+    environment = ob2i_tf.load(straight).environment
+    of_resumed, of_straight = (episodes_of(x, environment) for x in (resumed, straight))
     assert of_resumed == of_straight != []
 
 

@@ -2,9 +2,6 @@
 
 import collections
 import functools
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import gin
@@ -22,7 +19,7 @@ from ob2i_tf.training.run_folder import RunFolder
 from ob2i_tf.training.runner import Runner
 from tests import atari, kernels
 from tests.golden import ROWS
-from tests.processes import start
+from tests.processes import run_code, start
 
 ROOT = Path(__file__).resolve().parents[1]
 ACTING = np.zeros((1, 84, 84, 4), np.uint8), np.zeros(1, np.int32), np.zeros(2, np.int32)
@@ -263,14 +260,7 @@ print(run.parts.learner.learner_steps, agent.agent_steps)
 
 
 def test_replay_stays_on_the_first_cpu_and_a_run_loads_on_another_device(tmp_path):
-    environment = {**os.environ, 'PYTHONPATH': str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, '-c', ON_ANOTHER_DEVICE],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+    done = run_code(ON_ANOTHER_DEVICE, tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     learner_steps, agent_steps = map(int, done.stdout.split())
     assert learner_steps > 0 and agent_steps == 120

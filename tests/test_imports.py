@@ -190,11 +190,6 @@ def python(code):
     )
 
 
-def test_the_package_selects_keras_2_by_itself():
-    done = python('import ob2i_tf.networks, tensorflow as tf; print(tf.keras.Model.__module__)')
-    assert done.stdout.startswith('tf_keras.'), done.stderr
-
-
 def test_the_package_registers_the_maze_and_imports_no_tensorflow():
     show = 'print(gymnasium.spec("ob2i/MnistMaze-v0").entry_point, *sys.modules)'
     growth = 'print(os.environ["TF_FORCE_GPU_ALLOW_GROWTH"])'  # Before the first op, on any entry.
@@ -205,9 +200,15 @@ def test_the_package_registers_the_maze_and_imports_no_tensorflow():
     assert 'tensorflow' not in imported
 
 
-def test_modules_come_with_the_package_when_they_are_asked_for():
-    done = python('import ob2i_tf as o; print(o.targets.__name__, o.environments.make.__name__)')
-    assert done.stdout.split() == ['ob2i_tf.targets', 'make'], done.stderr
+def test_modules_come_with_the_package_and_with_keras_2_when_they_are_asked_for():
+    names = 'o.targets.__name__, o.environments.make.__name__'
+    done = python(
+        f'import ob2i_tf as o; print({names}); '
+        'import tensorflow as tf; print(tf.keras.Model.__module__)'
+    )
+    targets, make, keras = done.stdout.split()
+    assert (targets, make) == ('ob2i_tf.targets', 'make'), done.stderr
+    assert keras.startswith('tf_keras.')
     done = python('import ob2i_tf; ob2i_tf.target')
     assert "module 'ob2i_tf' has no attribute 'target'" in done.stderr
 

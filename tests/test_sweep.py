@@ -18,6 +18,7 @@ from ob2i_tf import config, sweep
 from ob2i_tf.errors import ConfigError
 from ob2i_tf.training import disk
 from ob2i_tf.training.run_folder import COLUMNS
+from tests.processes import forked
 
 TINY = (
     'Runner.num_iterations = 2',
@@ -114,13 +115,14 @@ def test_print_gives_a_command_for_each_trial(tmp_path, capsys):
 
 
 def run(made, retries=1):
-    """(trials that are not complete, {name: report})."""
+    """(trials that are not complete, {name: report}); attempts are forked."""
     reports = {}
 
     def report(trial, status, lines):
         reports[trial.base_dir.name] = status, lines
 
-    return sweep.Sweep(sweep.LocalExecutor(2), retries=retries).run(made, report), reports
+    with forked():
+        return sweep.Sweep(sweep.LocalExecutor(2), retries=retries).run(made, report), reports
 
 
 def _played(trial, frames, scores, saved=0):
@@ -271,7 +273,8 @@ def test_a_stopped_sweep_saves_and_a_later_one_goes_on(tmp_path):
         if len(trial.folder.rows('train')) >= 2:
             first.stop()
 
-    assert first.run([trial], lambda *end: None, stop) == [trial]
+    with forked():
+        assert first.run([trial], lambda *end: None, stop) == [trial]
     assert 'Stopped by SIGTERM, saved at' in trial.log.read_text()
     missing, reports = run([trial])
     assert not missing and reports == {'seed0': (0, [])}
@@ -334,9 +337,10 @@ def vanished(tmp_path_factory):
         for remove in removals:
             remove(running)
 
-    missing = sweep.Sweep(sweep.LocalExecutor(1), retries=3).run(
-        [*lost.values(), other], report, show
-    )
+    with forked():
+        missing = sweep.Sweep(sweep.LocalExecutor(1), retries=3).run(
+            [*lost.values(), other], report, show
+        )
     return lost, other, missing, reports
 
 
@@ -357,9 +361,10 @@ def test_a_trial_whose_checkpoints_vanish_before_its_turn_does_not_start_over(tm
     made = sweep.trials([FILE], tmp_path, seeds=2, bindings=TINY)
     (made[1].base_dir / 'checkpoints' / '000000000020').mkdir(parents=True)  # Of an earlier sweep.
     reports = []
-    missing = sweep.Sweep(sweep.LocalExecutor(1)).run(
-        made, lambda *end: reports.append(end), removes(made[1].base_dir, made[1])
-    )
+    with forked():
+        missing = sweep.Sweep(sweep.LocalExecutor(1)).run(
+            made, lambda *end: reports.append(end), removes(made[1].base_dir, made[1])
+        )
     assert missing == [made[1]] and reports[0] == (made[0], 0, [])
     trial, status, (line,) = reports[1]
     assert (trial, status) == (made[1], 'not started again') and '000000000020 vanished' in line
@@ -387,4 +392,4 @@ def test_ray_runs_a_trial_and_a_second_time_nothing(tmp_path, capsys):
 
 def test_a_worker_and_a_node_of_ray_that_are_lost_change_no_row(tmp_path):
     pytest.importorskip('ray')
-    assert not sweeps.on_nodes(tmp_path, count=2, seeds=2, iterations=30)
+    assert not sweeps.on_nodes(tmp_path, count=2, seeds=1, iterations=30)

@@ -4,14 +4,13 @@ import contextlib
 import csv
 import math
 import re
-import subprocess
-import sys
 
 import pytest
 
 from ob2i_tf.training import progress
 from ob2i_tf.training.loop import Game
 from ob2i_tf.training.run_folder import COLUMNS, RunFolder
+from tests.processes import start
 from tests.terminal import Terminal
 
 
@@ -66,17 +65,23 @@ def test_a_log_has_a_line_per_minute_in_place_of_the_bar(capsys):
     assert capsys.readouterr().err == '60% of 20,000 frames, 2 min: epsilon=1.00\n'
 
 
-def test_a_run_into_a_pipe_redraws_nothing(tmp_path):
-    command = [sys.executable, '-m', 'ob2i_tf.training.main', '--gin_files=ob2i_deep_sea.gin']
+def test_a_run_into_a_file_redraws_nothing(tmp_path):
     settings = ['make_deep_sea.size = 4', 'Runner.num_iterations = 1', 'Runner.training_steps = 80']
-    ended = subprocess.run(
-        [*command, *(f'--gin_bindings={setting}' for setting in settings), '--base_dir=run'],
+    process = start(
+        [
+            'run',
+            '--gin_files=ob2i_deep_sea.gin',
+            '--base_dir=run',
+            *(f'--gin_bindings={setting}' for setting in settings),
+        ],
+        output=tmp_path / 'stderr',
         cwd=tmp_path,
-        stderr=subprocess.PIPE,
-        check=True,
     )
-    assert b'\r' not in ended.stderr and b'\x1b' not in ended.stderr
-    assert b'\n100% of 80 steps, ' in ended.stderr
+    process.join()
+    printed = (tmp_path / 'stderr').read_bytes()
+    assert process.exitcode == 0, printed
+    assert b'\r' not in printed and b'\x1b' not in printed
+    assert b'\n100% of 80 steps, ' in printed
 
 
 def test_a_run_without_steps_is_complete(capsys):

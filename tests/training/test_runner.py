@@ -3,9 +3,11 @@
 Tests of disturbed runs that ask nothing of the environment are on Deep Sea, which takes less time.
 """
 
+import contextlib
 import csv
 import itertools
 import json
+import logging as python_logging
 import os
 import re
 import shutil
@@ -18,10 +20,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tensorflow as tf
+from absl import logging
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from ob2i_tf import config
 from ob2i_tf.agent import Agent
-from ob2i_tf.training import build, checkpoints, loop, run_folder, run_state
+from ob2i_tf.training import build, checkpoints, loop, main, run_folder, run_state
 from ob2i_tf.training.run_folder import COLUMNS
 from tests.processes import start
 
@@ -64,11 +68,31 @@ def arguments(base_dir, gin_file=DEEP_SEA, **settings):
     ]
 
 
-def run(base_dir, status=0, argv=None, largest_file_bytes=None, stop_at=None, **settings):
-    """Runs to the end; returns the output."""
+def run(base_dir, status=0, argv=None, **settings):
+    """Runs to the end, in this process; returns the output."""
+    output, root = Path(f'{base_dir}.stderr'), python_logging.getLogger()
+    handlers, verbosity = root.handlers, logging.get_verbosity()  # Which main sets.
+    with (
+        open(output, 'w') as file,
+        contextlib.redirect_stderr(file),
+        config.GinState().entered(),
+    ):
+        ended = main.main(argv or arguments(base_dir, **settings))
+    root.handlers = handlers
+    logging.set_verbosity(verbosity)
+    assert ended == status, output.read_text()[-3000:]
+    return output.read_text()
+
+
+def run_separately(base_dir, status, largest_file_bytes=None, stop_at=None, **settings):
+    """Runs in a process that ends early; returns the output."""
     output = Path(f'{base_dir}.stderr')
-    argv = argv or arguments(base_dir, **settings)
-    process = start(argv, output, largest_file_bytes=largest_file_bytes, stop_at=stop_at)
+    process = start(
+        arguments(base_dir, **settings),
+        output,
+        largest_file_bytes=largest_file_bytes,
+        stop_at=stop_at,
+    )
     process.join(timeout=300)
     process.kill()
     assert process.exitcode == status, output.read_text()[-3000:]
@@ -283,7 +307,7 @@ def test_a_signal_saves_first_and_the_run_goes_on_from_there(straight, tmp_path,
 def test_stopped_at_a_step_of_ones_choice(straight, atari, tmp_path, gin_file, agent_steps):
     """120 is the last step of an iteration, which is not evaluated then."""
     undisturbed, other = atari[0] if gin_file == ATARI else straight, tmp_path / 'run'
-    run(other, status=128 + signal.SIGTERM, stop_at=agent_steps, gin_file=gin_file)
+    run_separately(other, status=128 + signal.SIGTERM, stop_at=agent_steps, gin_file=gin_file)
     assert int(newest(other).name) == agent_steps
     if agent_steps == 120:
         output = run(other, status=1, Runner__num_iterations=1)
@@ -304,24 +328,19 @@ def _stop_while_playing_again():
 
 
 def test_stopped_while_it_plays_again_what_was_played(straight, tmp_path):
+    """With checkpoints within an iteration, which change nothing either."""
     other, output = tmp_path / 'run', tmp_path / 'output'
-    run(other, status=128 + signal.SIGTERM, stop_at=75)
-    process = start(arguments(other), output, before=(_stop_while_playing_again,))
+    settings = {'Runner__checkpoint_steps': 13}
+    run_separately(other, status=128 + signal.SIGTERM, stop_at=75, **settings)
+    assert len(list((other / 'checkpoints').iterdir())) == 2
+    process = start(arguments(other, **settings), output, before=(_stop_while_playing_again,))
     process.join(timeout=300)
     assert process.exitcode == 128 + signal.SIGTERM
     assert 'Playing 15 agent steps again' in output.read_text()
     assert newest(other).name == '000000000075'
-    output = run(other, status=1, Runner__num_iterations=1)
+    output = run(other, status=1, **settings, Runner__num_iterations=1)
     assert 'has started 2 iterations, more than Runner.num_iterations = 1' in output
-    run(other)
-    assert all_rows(other) == all_rows(straight)
-
-
-def test_checkpoints_within_an_iteration_change_nothing(straight, tmp_path):
-    other = tmp_path / 'run'
-    run(other, status=128 + signal.SIGTERM, stop_at=75, Runner__checkpoint_steps=13)
-    assert len(list((other / 'checkpoints').iterdir())) == 2
-    run(other, Runner__checkpoint_steps=13)
+    run(other, **settings)
     assert all_rows(other) == all_rows(straight)
 
 
@@ -343,7 +362,7 @@ def test_a_damaged_checkpoint_is_skipped_with_a_warning(straight, tmp_path):
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
     (newest(other) / 'state.json').write_text('')  # Which a later save must not read.
-    assert 'Skipping the damaged checkpoint' in run(other, status=143, stop_at=150)
+    assert 'Skipping the damaged checkpoint' in run_separately(other, status=143, stop_at=150)
     assert {p.name.partition('-')[0] for p in (other / 'checkpoints').iterdir()} == {
         '000000000120',
         '000000000150',
@@ -405,7 +424,7 @@ def test_a_full_disk_ends_the_run_and_leaves_earlier_checkpoints_whole(
     other = tmp_path / 'run'
     shutil.copytree(straight, other)
     shutil.rmtree(newest(other))
-    output = run(other, status=1, largest_file_bytes=kilobytes * 1000)
+    output = run_separately(other, status=1, largest_file_bytes=kilobytes * 1000)
     assert output.splitlines()[-1].startswith(f'error: cannot write to the run folder {other}')
     (intact,) = (other / 'checkpoints').iterdir()
     assert not checkpoints.find_damage(intact)
