@@ -17,6 +17,7 @@ def test_a_study_begins_with_its_question_command_and_answer(study):
     ]
     assert found == sorted(found)
     assert f'({study}/README.md)' in (ROOT / 'experiments' / 'README.md').read_text()
+    assert f' experiments/{study}/README.md\n' in (ROOT / 'mkdocs.yml').read_text()
 
 
 def test_links_lead_somewhere():
