@@ -234,7 +234,7 @@ def theorem(errors) -> dict:
       errors: errors.csv of theorem_1.
     """
     wide = errors.pivot(index='num_heads', columns='seed', values='relative_error')
-    exponents = [theorem_1.exponent(wide.index, wide[[seed]]) for seed in wide]
+    exponents = theorem_1.exponents(wide.index, wide)
     mean = np.mean(exponents)
     low, high = stats.t.interval(0.95, len(exponents) - 1, mean, stats.sem(exponents))
     return {

@@ -54,14 +54,17 @@ def relative_error(num_heads, size=10, num_rows=100, regularisation=1.0, seed=0)
     return np.sqrt(np.mean((spread / lsvi.norms(test, inverse) - 1) ** 2))
 
 
-def exponent(heads, errors):
-    """p of K^p fitted to the mean error over seeds.
+def exponents(heads, errors):
+    """p of K^p fitted to the errors of each seed.
 
     Args:
       heads: [k], the values of K.
       errors: [k, seeds].
+
+    Returns:
+      [seeds].
     """
-    return np.polyfit(np.log(heads), np.log(np.mean(errors, axis=1)), 1)[0]
+    return np.polyfit(np.log(heads), np.log(errors), 1)[0]
 
 
 def figure(heads, errors):
@@ -97,7 +100,7 @@ def main(argv=None):
         writer.writerow(['num_heads', 'seed', 'relative_error'])
         writer.writerows((k, s, e) for k, row in zip(heads, errors) for s, e in enumerate(row))
     figure(heads, errors).save(out)
-    print(f'the error falls like K^{exponent(heads, errors):.2f}')
+    print(f'the error falls like K^{exponents(heads, errors).mean():.2f}')
     return 0
 
 

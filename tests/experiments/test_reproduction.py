@@ -139,8 +139,9 @@ def test_a_lead_on_the_mazes_is_one_over_all_methods(low, verdict):
     assert found['vote_ebu'] == f'1.20 ({low} to 1.30)'
 
 
-def test_theorem_1_has_an_exponent():
-    assert theorem_1.exponent([10, 1000], [[1.0, 3.0], [0.02, 0.02]]) == pytest.approx(-1)
+def test_theorem_1_has_an_exponent_per_seed():
+    errors = [[1.0, 3.0], [0.01, 0.3]]
+    assert theorem_1.exponents([10, 1000], errors) == pytest.approx([-1, -0.5])
 
 
 @pytest.mark.parametrize('mean, verdict', [(-0.5, REPRODUCED), (-0.7, NOT_REPRODUCED)])
