@@ -13,7 +13,7 @@ def written(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize('name', ['sizes', 'table'])
+@pytest.mark.parametrize('name', ['sizes', 'table', 'weights'])
 def test_the_tables_are_those_of_the_runs(written, name):
     found, kept = pd.read_csv(written / f'{name}.csv'), pd.read_csv(study.HERE / f'{name}.csv')
     assert len(found)
