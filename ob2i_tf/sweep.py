@@ -388,33 +388,36 @@ class Sweep:
             self._vanished(trial)
         running: dict[Future, tuple[Trial, Path | None]] = {}  # With its checkpoint at the start.
         failures: collections.Counter[Trial] = collections.Counter()  # Since its last checkpoint.
-        while running or (waiting and not self._stopping):
-            while waiting and not self._stopping and len(running) < self._executor.capacity:
-                trial = waiting.popleft()
-                vanished = self._vanished(trial)
-                if vanished:
-                    report(trial, 'not started again', vanished)
-                else:
-                    running[self._submit(trial)] = trial, trial.folder.newest_checkpoint()
-            if self._stopping:
-                self._executor.stop()
-            first = concurrent.futures.FIRST_COMPLETED
-            ended = concurrent.futures.wait(running, timeout=0.2, return_when=first).done
-            for future in ended:
-                trial, checkpoint = running.pop(future)
-                status, vanished = _status(future), self._vanished(trial)
-                failures[trial] += 1
-                if trial.folder.newest_checkpoint() != checkpoint:
-                    failures[trial] = 0
-                if trial.complete():
-                    report(trial, status, [])
-                elif vanished or status == 2 or failures[trial] > self._retries:
-                    report(trial, status, [*trial.last_lines(), *vanished])
-                else:
-                    waiting.appendleft(trial)
-            for trial, _ in running.values():
-                self._vanished(trial)
-            show([trial for trial, _ in running.values()])
+        try:
+            while running or (waiting and not self._stopping):
+                while waiting and not self._stopping and len(running) < self._executor.capacity:
+                    trial = waiting.popleft()
+                    vanished = self._vanished(trial)
+                    if vanished:
+                        report(trial, 'not started again', vanished)
+                    else:
+                        running[self._submit(trial)] = trial, trial.folder.newest_checkpoint()
+                if self._stopping:
+                    self._executor.stop()
+                first = concurrent.futures.FIRST_COMPLETED
+                ended = concurrent.futures.wait(running, timeout=0.2, return_when=first).done
+                for future in ended:
+                    trial, checkpoint = running.pop(future)
+                    status, vanished = _status(future), self._vanished(trial)
+                    failures[trial] += 1
+                    if trial.folder.newest_checkpoint() != checkpoint:
+                        failures[trial] = 0
+                    if trial.complete():
+                        report(trial, status, [])
+                    elif vanished or status == 2 or failures[trial] > self._retries:
+                        report(trial, status, [*trial.last_lines(), *vanished])
+                    else:
+                        waiting.appendleft(trial)
+                for trial, _ in running.values():
+                    self._vanished(trial)
+                show([trial for trial, _ in running.values()])
+        finally:
+            self._executor.stop()  # After an error, so that its threads do not wait for the runs.
         return [trial for trial in all_trials if not trial.complete()]
 
     def stop(self) -> None:
