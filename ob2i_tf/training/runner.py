@@ -176,6 +176,7 @@ class Runner:
         try:
             self._open()
         except BaseException:
+            self._observers.close()
             self._lock.close()  # In a notebook the traceback keeps this object alive.
             raise
 
@@ -219,7 +220,7 @@ class Runner:
             contextlib.closing(self._lock),
             contextlib.closing(self._profile),
             memory_errors(self.folder, self.parts.replay),
-            self._observers,
+            contextlib.closing(self._observers),
             self._stop,
             progress.bar_of_run(self.parts, self._total_steps) as self._progress,
         ):
