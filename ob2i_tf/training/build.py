@@ -312,23 +312,20 @@ def report_long_games(parts: Parts, training_steps: int, evaluation_steps: int) 
       training_steps, evaluation_steps: Agent steps per environment and iteration.
     """
     longest, capacity = parts.environment.max_episode_steps, parts.replay.capacity_transitions
-    limits = [
-        text.format(limit)
-        for limit, text in (
-            (
-                training_steps,
-                'training cuts them off after {:,} (Runner.training_steps / num_envs)',
-            ),
-            (
-                evaluation_steps,
-                'evaluations count only those of up to {:,} '
-                '(Runner.evaluation_steps / evaluation_envs)',
-            ),
+    if training_steps < longest:
+        logging.info(
+            'Training cuts games off after %s agent steps (Runner.training_steps / num_envs); '
+            'they can reach %s.',
+            f'{training_steps:,}',
+            f'{longest:,}',
         )
-        if 0 < limit < longest
-    ]
-    if limits:
-        logging.info('Games can reach %s agent steps: %s.', f'{longest:,}', ', '.join(limits))
+    if 0 < evaluation_steps < longest:
+        logging.info(
+            'Evaluations count only games of up to %s agent steps (Runner.evaluation_steps / '
+            'evaluation_envs); they can reach %s.',
+            f'{evaluation_steps:,}',
+            f'{longest:,}',
+        )
     if 0 < capacity < longest:
         logging.warning(
             'The run will stop at an episode of more than %s agent steps, '

@@ -20,6 +20,9 @@ class Evaluation:
       agent_steps: Agent steps per evaluation, shared by the environments; 0: no evaluation.
       epsilon: Probability of a random action.
       seed: Seed of the run.
+
+    Attributes:
+      steps: Agent steps per environment and evaluation.
     """
 
     def __init__(
@@ -34,7 +37,7 @@ class Evaluation:
         self._parts = parts
         self._environment = environment
         self._num_envs = num_envs
-        self._steps = math.ceil(agent_steps / num_envs)
+        self.steps = math.ceil(agent_steps / num_envs)
         self._epsilon = epsilon
         self._seed = seed
 
@@ -51,7 +54,7 @@ class Evaluation:
           The games that ended within these steps, and a film of the first; None and None without
           an evaluation.
         """
-        if not self._steps:
+        if not self.steps:
             return None, None
         parts, games, film = self._parts, [], tensorboard.Film()
         rng = np.random.default_rng(seeds.stream(self._seed, 'evaluation', iteration))
@@ -63,8 +66,8 @@ class Evaluation:
             played = loop.play_policy(
                 env, observations, parts.evaluation_policy, parts.posterior, self._epsilon, rng
             )
-            played = itertools.islice(played, self._steps)
-            for step, finished in progress.bar_of(played, self._steps, 'evaluating'):
+            played = itertools.islice(played, self.steps)
+            for step, finished in progress.bar_of(played, self.steps, 'evaluating'):
                 games += finished
                 newest = frames.newest(step.acted_on, parts.environment.history)
                 film.add(newest, step.info['game_over'])

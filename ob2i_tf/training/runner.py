@@ -156,12 +156,10 @@ class Runner:
         )
         self._total_steps = num_iterations * training_steps
         self.parts.agent.check_schedule(self._total_steps)
-        build.report_long_games(
-            self.parts, training_steps // num_envs, evaluation_steps // evaluation_envs
-        )
         self._evaluation = evaluation.Evaluation(
             self.parts, environment, evaluation_envs, evaluation_steps, evaluation_epsilon, seed
         )
+        build.report_long_games(self.parts, training_steps // num_envs, self._evaluation.steps)
         self._seed, self._num_iterations = seed, num_iterations
         self._training_steps = training_steps
         self._num_envs, self._make_environment = num_envs, environment
