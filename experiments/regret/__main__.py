@@ -27,7 +27,6 @@ from ob2i_tf.training import checkpoints
 from ob2i_tf.training.run_folder import RunFolder
 
 with cli.extra('analysis'):
-    import matplotlib.pyplot as plt
     import pandas as pd
 
     from ob2i_tf.analysis import figures, load
@@ -138,7 +137,8 @@ def figure(table):
     """Regret over episodes: each seed, and the mean."""
     look = figures.line_styles(set(table.columns.get_level_values('method')))
     with figures.style():
-        picture, axis = plt.subplots(figsize=(figures.NARROW, 3.3), layout='constrained')
+        picture = figures.empty(figures.NARROW, 3.3)
+        axis = picture.subplots()
         lines = {}
         for method, of_seeds in table.T.groupby('method'):
             axis.plot(table.index, of_seeds.T, lw=0.7, alpha=0.5, color=look[method]['color'])

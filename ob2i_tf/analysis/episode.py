@@ -167,7 +167,7 @@ def spike_figure(recording, steps):
     columns = 4
     rows = -(-len(steps) // columns)
     with figures.style():
-        drawn = figures.plt.figure(figsize=(7.2, 2.3 + 1.75 * rows), layout='constrained')
+        drawn = figures.empty(7.2, 2.3 + 1.75 * rows)
         grid = drawn.add_gridspec(rows + 1, columns, height_ratios=[1.25] + [1] * rows)
         axis = drawn.add_subplot(grid[0, :])
         figures.plot(axis, range(len(recording.bonuses)), recording.bonuses, lw=0.9, color=_BLUE)
@@ -205,7 +205,8 @@ def maze_figure(recording):
     """The maze, and the bonus along the path through it (paper, figure of maze visualisations)."""
     rows, columns = recording.walls.shape
     with figures.style():
-        drawn, axes = figures.plt.subplots(1, 2, figsize=(7.2, 3.5), layout='constrained')
+        drawn = figures.empty(7.2, 3.5)
+        axes = drawn.subplots(1, 2)
         for axis in axes:
             axis.imshow(recording.walls, cmap='gray_r', vmin=0, vmax=1.4)
             axis.set_xticks(range(columns))

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pandas as pd
-from matplotlib import pyplot
 
 from ob2i_tf.analysis import figures
 
@@ -13,7 +12,8 @@ HERE = Path(__file__).parent
 def main():
     table = pd.read_csv(HERE / 'curves.csv')
     with figures.style():
-        picture, axis = pyplot.subplots(figsize=(5.6, 3.2), layout='constrained')
+        picture = figures.empty(5.6, 3.2)
+        axis = picture.subplots()
         for name, color in (('before', 'C1'), ('after', 'C0')):
             rows = table[table['version'] == name]
             of_seeds = rows.pivot(index='agent_steps', columns='seed', values='treasures')
