@@ -125,6 +125,7 @@ APART = {
         'config',
         'environments',
         'errors',
+        'frames',
         'training.loop',
     ),
 }

@@ -87,6 +87,7 @@ def record(run, seed=0, max_steps=3000, allow_imports=()) -> Recording:
     """
     agent = api.load(run, seed, allow_imports)
     from ob2i_tf import acting, bonuses
+    from ob2i_tf.frames import newest
     from ob2i_tf.training import loop
 
     frames, cells, actions, random, rewards, q_values = [], [], [], [], [], []
@@ -94,7 +95,8 @@ def record(run, seed=0, max_steps=3000, allow_imports=()) -> Recording:
         maze = _maze(env)
 
         def act(observations):
-            frames.append(maze.render() if maze else _newest_frame(observations[0]))
+            newest_frame = newest(observations[0], agent.environment.history)
+            frames.append(maze.render() if maze else _picture(newest_frame))
             cells.append(maze.cell if maze else None)
             q_values.append(agent.q_values(observations)[0])
             # Drawn here, so that the page can show which actions were random.
@@ -134,8 +136,11 @@ def _maze(env):
     return one if hasattr(one, 'walls') else None
 
 
-def _newest_frame(observation):
-    frame = observation[..., -1] if observation.ndim == 3 else np.atleast_2d(observation)
+def _picture(frame):
+    """A frame as a picture, grey or RGB; of other numbers of channels the last one."""
+    if frame.ndim == 3 and frame.shape[-1] != 3:
+        frame = frame[..., -1]
+    frame = np.atleast_2d(frame)
     return frame.copy() if frame.dtype == np.uint8 else np.uint8(255 * (frame > 0))
 
 
