@@ -88,9 +88,12 @@ def curves(runs) -> pd.DataFrame:
     """
     found = {}
     for run in runs.runs:
-        if run.game != 'LinearMDP' or load.bound(run, _KEYS, runs.problems) is None:
+        if run.game != 'LinearMDP':
             continue
         try:
+            missing = [key for key in _KEYS if key not in run.config]
+            if missing:
+                raise UserError(f'its config.gin lacks {", ".join(missing)}')
             regret = of_run(run)
             if not len(regret):
                 raise UserError('it has no episode')

@@ -403,15 +403,6 @@ def game_order(game) -> tuple[int, str]:
     return (games.ATARI_49.index(game) if known else len(games.ATARI_49), game)
 
 
-def bound(run, names, problems) -> dict[str, Any] | None:
-    """{name: value} of bindings of a run; or None, and a line in `problems`, if it lacks any."""
-    missing = [name for name in names if name not in run.config]
-    if missing:
-        problems.append(f'{run.path}: left out, its config.gin lacks {", ".join(missing)}')
-        return None
-    return {name: run.config[name] for name in names}
-
-
 def differences(runs) -> pd.DataFrame:
     """[runs, bindings]: values, as text, of the bindings in which runs of a method must not differ.
 

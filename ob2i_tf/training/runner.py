@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import itertools
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -273,8 +274,10 @@ class Runner:
         agent.begin(observations, agent.heads if played else None)
         if played:
             logging.info('Playing %s agent steps again', f'{len(played) * self._num_envs:,}')
-        steps = loop.play_again(env, observations, played, tracker)
-        for step in progress.bar_of(steps, len(played), 'playing again'):
+        ahead = iter(played)
+        steps = loop.play(env, observations, lambda _: next(ahead), tracker)
+        steps = itertools.islice(steps, len(played))
+        for step, _ in progress.bar_of(steps, len(played), 'playing again'):
             agent.record(step)
             observations = step.observations
             self._exit_if_asked()  # Without saving: the checkpoint has all of this.
