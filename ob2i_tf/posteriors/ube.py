@@ -218,6 +218,3 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
                     float(arrays['discount'][i]),
                 )
             )
-
-    def compiled_functions(self) -> list[Callable]:
-        return [x.function for x in (self._visit, self._learn, self._greedy)]

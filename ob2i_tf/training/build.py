@@ -81,17 +81,6 @@ class Parts(NamedTuple):
             **{n: part for n, part in self.variables.items() if isinstance(part, tf.Module)},
         }
 
-    def num_traces(self) -> int:
-        """Number of times that TensorFlow traced compiled functions."""
-        policies = self.agent.policy, self.evaluation_policy
-        steps = self.learner, self.update, self.agent.learner_step
-        parts: tuple[Any, ...] = *steps, self.posterior, *policies
-        return sum(
-            function.experimental_get_tracing_count()
-            for part in parts
-            for function in part.compiled_functions()
-        )
-
 
 def inspect_environment(environment: Callable) -> Environment:
     """Makes one copy of an environment, inspects it and closes it.

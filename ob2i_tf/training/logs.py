@@ -249,7 +249,6 @@ class RunLogs:
         self._tables['train'].write(train)
         scalars = {f'train/{name}': train[name] for name in COLUMNS['train'][3:]}
         scalars['process/resident_gigabytes'] = psutil.Process().memory_info().rss / 1e9
-        scalars['process/traces'] = parts.num_traces()
         scalars['replay/transitions'] = parts.replay.num_transitions
         for name, seconds in parts.timers.seconds.items():
             scalars[f'process/seconds_{name}'.replace(' ', '_')] = seconds
