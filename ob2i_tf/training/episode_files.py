@@ -241,9 +241,7 @@ class EpisodeFiles:
         Frames are unpacked to where they stay.
         """
         first_episode, episodes = self.replay.first_episode, []
-        path = self._path(segment)
-        disk.check_unpacked(path)
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(self._path(segment)) as archive:
             with _HEADERS, archive.open('lengths.npy') as member:
                 lengths = np.lib.format.read_array(member, allow_pickle=False)
             with _HEADERS, archive.open('steps.npy') as member:
