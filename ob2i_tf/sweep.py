@@ -79,19 +79,11 @@ class Trial:
         return checkpoint or (self.base_dir if self.base_dir.is_dir() else None)
 
     def complete(self) -> bool:
-        """Whether all iterations are logged and the last one is saved."""
-        logged = len(self.folder.rows('train'))
-        return (
-            self.folder.config.exists()
-            and self.num_iterations <= logged == self.folder.num_iterations()
-        )
+        return self.folder.complete(self.num_iterations)
 
     def share(self) -> float:
         """Share of the trial that is done, 0 to 1."""
-        configured = self.folder.setting('Runner.num_iterations') or ''
-        if not configured.isdecimal() or not self.num_iterations:
-            return 0.0
-        return min(1.0, self.folder.progress() * int(configured) / self.num_iterations)
+        return self.folder.progress(self.num_iterations)
 
     @property
     def log(self) -> Path:

@@ -229,16 +229,14 @@ class RunFolder:
         rows = [dict(zip(columns, line.split(','))) for line in lines]
         return [row for row in rows if len(row) == len(columns)]
 
-    def progress(self) -> float:
-        """Share of the run that is done, 0 to 1, as far as its finished games tell."""
+    def progress(self, num_iterations: int) -> float:
+        """Share of `num_iterations` that is done, 0 to 1, as far as finished games tell."""
         frames = [row['frames'] for name in ('episodes', 'train') for row in self.last_rows(name)]
-        sizes = [
-            self.setting(f'Runner.{name}') or '' for name in ('num_iterations', 'training_steps')
-        ]
+        steps = self.setting('Runner.training_steps') or ''
         per_step = self.setting('make_atari.frame_skip') or '1'
-        if not all(map(str.isdecimal, [*frames, *sizes, per_step])):  # Or damaged.
+        if not all(map(str.isdecimal, [*frames, steps, per_step])):  # Or damaged.
             return 0.0
-        total = int(sizes[0]) * int(sizes[1]) * int(per_step)
+        total = num_iterations * int(steps) * int(per_step)
         return min(1.0, max(map(int, frames), default=0) / total) if total else 0.0
 
     def newest_checkpoint(self) -> Path | None:
@@ -266,11 +264,19 @@ class RunFolder:
         start = f'{name} = '
         return next((line.removeprefix(start) for line in lines if line.startswith(start)), None)
 
-    def complete(self) -> bool:
-        """Whether all iterations that config.gin asks for are logged, and the last one is saved."""
-        wanted = self.setting('Runner.num_iterations') or ''
+    def complete(self, num_iterations: int | None = None) -> bool:
+        """Whether all iterations are logged, and the last one is saved.
+
+        Args:
+          num_iterations: Number of iterations; None: as many as config.gin asks for.
+        """
+        if num_iterations is None:
+            configured = self.setting('Runner.num_iterations') or ''
+            if not configured.isdecimal():
+                return False
+            num_iterations = int(configured)
         logged = len(self.rows('train'))
-        return wanted.isdecimal() and 0 < int(wanted) <= logged == self.num_iterations()
+        return self.config.exists() and num_iterations <= logged == self.num_iterations()
 
 
 def task_name(value: Callable[[str], Any]) -> str | None:
