@@ -1,7 +1,5 @@
 """TensorBoard's event files of a run, and what is written into them."""
 
-import ast
-import contextlib
 import io
 import math
 import time
@@ -18,6 +16,7 @@ from tensorboard.plugins.text import summary_v2 as text_summary
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from ob2i_tf.training import disk
+from ob2i_tf.training.run_folder import parse_config
 
 _FRAMES = 300  # Of a film, which is then 10 to 200 kB on Atari.
 _FRAME_MS = 66
@@ -101,17 +100,11 @@ def histograms(numbers: Mapping[str, Sequence[float]]) -> list[summary_pb2.Summa
 
 
 def hyperparameters(bound: str) -> dict[str, Any]:
-    """The lines 'Name.parameter = value' of a configuration; other values than scalars as text."""
-    found: dict[str, Any] = {}
-    for line in bound.splitlines():
-        name, equals, text = line.partition(' = ')
-        if equals:
-            found[name] = text
-            with contextlib.suppress(ValueError, SyntaxError):
-                value = ast.literal_eval(text)
-                if isinstance(value, (bool, int, float, str)):
-                    found[name] = value
-    return found
+    """The bindings in a configuration; other values than scalars as text."""
+    return {
+        name: value if isinstance(value, (bool, int, float, str)) else repr(value)
+        for name, value in parse_config(bound).items()
+    }
 
 
 class Film:
