@@ -10,7 +10,7 @@ seed<seed>.log beside that folder. Trials run on the cores of this machine or, w
 Ray: 'local' means Ray on this machine, which distributes its GPUs; any other address is a cluster,
 whose machines must share the folder. If the command is repeated, the sweep runs the trials that are
 not complete; an interrupted trial resumes from its checkpoint, wherever it is started next. A trial
-that ends without a new checkpoint is restarted at most --retries times, and a trial whose folder or
+that ends without a new checkpoint is restarted at most --retries times, and a trial whose
 checkpoints vanish is not restarted. A folder that holds a run with another configuration stops the
 sweep before anything runs; a larger num_iterations extends finished trials. --print writes a shell
 command per trial instead, for other schedulers.
@@ -72,11 +72,6 @@ class Trial:
     @property
     def folder(self) -> RunFolder:
         return RunFolder(self.base_dir)
-
-    def newest_path(self) -> Path | None:
-        """The newest checkpoint; without one the run folder; None if that is missing too."""
-        checkpoint = self.folder.newest_checkpoint()
-        return checkpoint or (self.base_dir if self.base_dir.is_dir() else None)
 
     def complete(self) -> bool:
         return self.folder.complete(self.num_iterations)
@@ -356,7 +351,7 @@ class Sweep:
         self._threads = threads
         self._retries = retries
         self._stopping = False
-        self._seen: dict[Trial, Path | None] = {}  # Newest paths.
+        self._saved: set[Trial] = set()  # Those that have had a checkpoint.
 
     def run(
         self,
@@ -421,11 +416,12 @@ class Sweep:
         return self._executor.submit(trial.arguments, base_dir, os.getcwd(), self._threads)
 
     def _vanished(self, trial):
-        """[message] if the folder or the checkpoints of a trial vanished since the last call."""
-        seen, newest = self._seen.get(trial), trial.newest_path()
-        if seen and (not newest or len(newest.parts) < len(seen.parts)):
-            return [f'{seen} vanished during the sweep: the trial is not started again']
-        self._seen[trial] = newest
+        """[message] if a trial that has had a checkpoint has none."""
+        if trial.folder.newest_checkpoint():
+            self._saved.add(trial)
+        elif trial in self._saved:
+            lost = trial.folder.checkpoints
+            return [f'{lost} vanished during the sweep: the trial is not started again']
         return []
 
 

@@ -387,7 +387,7 @@ def test_a_trial_whose_checkpoints_vanish_before_its_turn_does_not_start_over(tm
         )
     assert missing == [made[1]] and reports[0] == (made[0], 0, [])
     trial, status, (line,) = reports[1]
-    assert (trial, status) == (made[1], 'not started again') and '000000000020 vanished' in line
+    assert (trial, status) == (made[1], 'not started again') and 'checkpoints vanished' in line
     assert not made[1].log.exists()
 
 
