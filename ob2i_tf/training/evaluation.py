@@ -43,7 +43,7 @@ class Evaluation:
 
     def play(
         self, iteration: int, meanwhile: Callable[[], None]
-    ) -> tuple[list[loop.Game] | None, tensorboard.Film | None]:
+    ) -> tuple[list[loop.Game] | None, tensorboard.GameRecording | None]:
         """Plays the evaluation of an iteration.
 
         Args:
@@ -51,12 +51,12 @@ class Evaluation:
           meanwhile: Called between steps.
 
         Returns:
-          The games that ended within these steps, and a film of the first; None and None without
-          an evaluation.
+          The games that ended within these steps, and a recording of the first; None and None
+          without an evaluation.
         """
         if not self.steps:
             return None, None
-        parts, games, film = self._parts, [], tensorboard.Film()
+        parts, games, recording = self._parts, [], tensorboard.GameRecording()
         rng = np.random.default_rng(seeds.stream(self._seed, 'evaluation', iteration))
         stream = seeds.stream(self._seed, 'evaluation_environment', iteration)
         with build.open_environments(self._environment, self._num_envs, stream) as env:
@@ -67,9 +67,9 @@ class Evaluation:
                 env, observations, parts.evaluation_policy, parts.posterior, self._epsilon, rng
             )
             played = itertools.islice(played, self.steps)
-            for step, finished in progress.bar_of(played, self.steps, 'evaluating'):
+            for step, finished in progress.progress_bar(played, self.steps, 'evaluating'):
                 games += finished
                 newest = frames.newest(step.acted_on, parts.environment.history)
-                film.add(newest, step.info['game_over'])
+                recording.add(newest, step.info['game_over'])
                 meanwhile()
-        return games, film
+        return games, recording

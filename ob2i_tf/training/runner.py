@@ -143,13 +143,13 @@ class Runner:
         self.parts = build.build(
             seed=seed,
             num_envs=num_envs,
-            environment=environment,
-            network=network,
-            replay=replay,
-            learner=learner,
-            posterior=posterior,
-            update=update,
-            agent=agent,
+            make_environment=environment,
+            make_network=network,
+            make_replay=replay,
+            make_learner=learner,
+            make_posterior=posterior,
+            make_update=update,
+            make_agent=agent,
             evaluation_preferences=evaluation_preferences,
             evaluation_tie_break=evaluation_tie_break,
             evaluation_belief=evaluation_belief,
@@ -221,7 +221,7 @@ class Runner:
             memory_errors(self.folder, self.parts.replay),
             contextlib.closing(self._observers),
             self._stop,
-            progress.bar_of_run(self.parts, self._total_steps) as self._progress,
+            progress.run_progress_bar(self.parts, self._total_steps) as self._progress,
         ):
             while self._state.iteration < self._num_iterations:
                 self._train()
@@ -277,7 +277,7 @@ class Runner:
         ahead = iter(played)
         steps = loop.play(env, observations, lambda _: next(ahead), tracker)
         steps = itertools.islice(steps, len(played))
-        for step, _ in progress.bar_of(steps, len(played), 'playing again'):
+        for step, _ in progress.progress_bar(steps, len(played), 'playing again'):
             agent.record(step)
             observations = step.observations
             self._exit_if_asked()  # Without saving: the checkpoint has all of this.
@@ -296,11 +296,11 @@ class Runner:
             )
             self._state.files.flush()  # So that a save after SIGTERM has little to write.
 
-    def _log_iteration(self, games, film):
+    def _log_iteration(self, games, recording):
         state = self._state
         with disk_errors(self.folder):
             self._logs.write_iteration(
-                state.iteration, self.parts, state.means, self._steps_per_second, games, film
+                state.iteration, self.parts, state.means, self._steps_per_second, games, recording
             )
         score = state.means.mean('score')
         ending = '' if math.isnan(score) else f', training score {score:.4g}'

@@ -18,7 +18,7 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 from ob2i_tf.training import disk
 from ob2i_tf.training.run_folder import parse_config
 
-_FRAMES = 300  # Of a film, which is then 10 to 200 kB on Atari.
+_FRAMES = 300  # Of a recording, which is then 10 to 200 kB on Atari.
 _FRAME_MS = 66
 
 
@@ -107,7 +107,7 @@ def hyperparameters(bound: str) -> dict[str, Any]:
     }
 
 
-class Film:
+class GameRecording:
     """The first game of the first environment, for a GIF of at most _FRAMES frames.
 
     Of a longer game every second frame is kept, every fourth, and so on.
@@ -121,7 +121,7 @@ class Film:
         """Adds a step.
 
         Args:
-          frames: [B, height, width] uint8, the newest frame of each environment; the film of
+          frames: [B, height, width] uint8, the newest frame of each environment; the recording of
             anything else is empty.
           game_over: [B], whether the game ends with this step.
         """
@@ -136,7 +136,7 @@ class Film:
         self._over = bool(game_over[0])
 
     def values(self, tag: str) -> list[summary_pb2.Summary.Value]:
-        """The film as an image; [] if it is empty."""
+        """The recording as an image; [] if it is empty."""
         if not self._frames:
             return []
         first, *others = map(Image.fromarray, self._frames)
