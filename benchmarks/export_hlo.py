@@ -66,7 +66,7 @@ def functions(network_settings, lengths, env_counts):
         policy = acting.Policy(posterior, acting.head_preferences, xla=True)
         observations, heads = tf.zeros((count, *STACK), tf.uint8), tf.zeros(count, tf.int32)
         seed = tf.zeros(2, tf.int32)
-        yield f'acting_{count}', policy.compiled_functions()[0], (observations, heads, seed)
+        yield f'acting_{count}', policy._compiled.function, (observations, heads, seed)
 
     optimizer = functools.partial(optimizers.adam, 2.5e-4)
     learner = QLearner(network, target_network, xla=True, optimizer=optimizer)

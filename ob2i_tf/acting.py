@@ -214,10 +214,6 @@ class Policy:
         """This policy with another preference function."""
         return Policy(self._posterior, preferences, self._tie_break, self._belief, self._xla)
 
-    def compiled_functions(self) -> list[Callable]:
-        """The tf.functions whose traces a run counts."""
-        return [self._compiled.function]
-
     def _check(self):
         """Traces the preference function, to reject a wrong one before anything runs."""
         options = {'seed': tf.constant([0, 0]), 'heads': tf.constant([0])}

@@ -129,7 +129,8 @@ def _errors_in_one_line() -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        kind = getattr(errors, type(error).__name__)  # gin raises subclasses of the same name.
+        # Gin raises subclasses, and classes of other modules may take other arguments.
+        kind = next(kind for kind in type(error).__mro__ if kind in vars(errors).values())
         raise kind(cli.one_line(error)) from error.__cause__
 
 

@@ -120,11 +120,6 @@ class QLearner(tf.Module):
             )
         return {'loss': loss, 'q_mean': q_mean}
 
-    def compiled_functions(self) -> list[Callable]:
-        """The tf.functions whose traces a run counts."""
-        built = [] if self._compiled_step is None else [self._compiled_step.function]
-        return [*built, self.update_target]
-
     def compiled_step(self, batch: types.Batch) -> Compiled:
         """The step, compiled for batches like this one, with any number of rows."""
         if self._compiled_step is None:

@@ -56,10 +56,6 @@ class LearnerStep:
             return self._separate_calls()
         return self._one_call(self._composed)
 
-    def compiled_functions(self) -> list[Callable]:
-        """The tf.functions whose traces a run counts."""
-        return [] if self._composed is None else [self._composed.function]
-
     def _separate_calls(self):
         with self._timers('targets'), errors_of(self._update, 'next_batch'):
             batch, report = _checked(self._update, self._update.next_batch())

@@ -10,7 +10,7 @@ seed<seed>.log beside that folder. Trials run on the cores of this machine or, w
 Ray: 'local' means Ray on this machine, which distributes its GPUs; any other address is a cluster,
 whose machines must share the folder. If the command is repeated, the sweep runs the trials that are
 not complete; an interrupted trial resumes from its checkpoint, wherever it is started next. A trial
-that ends without a new checkpoint is restarted at most --retries times, and a trial whose folder or
+that ends without a new checkpoint is restarted at most --retries times, and a trial whose
 checkpoints vanish is not restarted. A folder that holds a run with another configuration stops the
 sweep before anything runs; a larger num_iterations extends finished trials. --print writes a shell
 command per trial instead, for other schedulers.
@@ -73,25 +73,12 @@ class Trial:
     def folder(self) -> RunFolder:
         return RunFolder(self.base_dir)
 
-    def newest_path(self) -> Path | None:
-        """The newest checkpoint; without one the run folder; None if that is missing too."""
-        checkpoint = self.folder.newest_checkpoint()
-        return checkpoint or (self.base_dir if self.base_dir.is_dir() else None)
-
     def complete(self) -> bool:
-        """Whether all iterations are logged and the last one is saved."""
-        logged = len(self.folder.rows('train'))
-        return (
-            self.folder.config.exists()
-            and self.num_iterations <= logged == self.folder.num_iterations()
-        )
+        return self.folder.complete(self.num_iterations)
 
     def share(self) -> float:
         """Share of the trial that is done, 0 to 1."""
-        configured = self.folder.setting('Runner.num_iterations') or ''
-        if not configured.isdecimal() or not self.num_iterations:
-            return 0.0
-        return min(1.0, self.folder.progress() * int(configured) / self.num_iterations)
+        return self.folder.progress(self.num_iterations)
 
     @property
     def log(self) -> Path:
@@ -364,7 +351,7 @@ class Sweep:
         self._threads = threads
         self._retries = retries
         self._stopping = False
-        self._seen: dict[Trial, Path | None] = {}  # Newest paths.
+        self._saved: set[Trial] = set()  # Those that have had a checkpoint.
 
     def run(
         self,
@@ -388,33 +375,36 @@ class Sweep:
             self._vanished(trial)
         running: dict[Future, tuple[Trial, Path | None]] = {}  # With its checkpoint at the start.
         failures: collections.Counter[Trial] = collections.Counter()  # Since its last checkpoint.
-        while running or (waiting and not self._stopping):
-            while waiting and not self._stopping and len(running) < self._executor.capacity:
-                trial = waiting.popleft()
-                vanished = self._vanished(trial)
-                if vanished:
-                    report(trial, 'not started again', vanished)
-                else:
-                    running[self._submit(trial)] = trial, trial.folder.newest_checkpoint()
-            if self._stopping:
-                self._executor.stop()
-            first = concurrent.futures.FIRST_COMPLETED
-            ended = concurrent.futures.wait(running, timeout=0.2, return_when=first).done
-            for future in ended:
-                trial, checkpoint = running.pop(future)
-                status, vanished = _status(future), self._vanished(trial)
-                failures[trial] += 1
-                if trial.folder.newest_checkpoint() != checkpoint:
-                    failures[trial] = 0
-                if trial.complete():
-                    report(trial, status, [])
-                elif vanished or status == 2 or failures[trial] > self._retries:
-                    report(trial, status, [*trial.last_lines(), *vanished])
-                else:
-                    waiting.appendleft(trial)
-            for trial, _ in running.values():
-                self._vanished(trial)
-            show([trial for trial, _ in running.values()])
+        try:
+            while running or (waiting and not self._stopping):
+                while waiting and not self._stopping and len(running) < self._executor.capacity:
+                    trial = waiting.popleft()
+                    vanished = self._vanished(trial)
+                    if vanished:
+                        report(trial, 'not started again', vanished)
+                    else:
+                        running[self._submit(trial)] = trial, trial.folder.newest_checkpoint()
+                if self._stopping:
+                    self._executor.stop()
+                first = concurrent.futures.FIRST_COMPLETED
+                ended = concurrent.futures.wait(running, timeout=0.2, return_when=first).done
+                for future in ended:
+                    trial, checkpoint = running.pop(future)
+                    status, vanished = _status(future), self._vanished(trial)
+                    failures[trial] += 1
+                    if trial.folder.newest_checkpoint() != checkpoint:
+                        failures[trial] = 0
+                    if trial.complete():
+                        report(trial, status, [])
+                    elif vanished or status == 2 or failures[trial] > self._retries:
+                        report(trial, status, [*trial.last_lines(), *vanished])
+                    else:
+                        waiting.appendleft(trial)
+                for trial, _ in running.values():
+                    self._vanished(trial)
+                show([trial for trial, _ in running.values()])
+        finally:
+            self._executor.stop()  # After an error, so that its threads do not wait for the runs.
         return [trial for trial in all_trials if not trial.complete()]
 
     def stop(self) -> None:
@@ -426,11 +416,12 @@ class Sweep:
         return self._executor.submit(trial.arguments, base_dir, os.getcwd(), self._threads)
 
     def _vanished(self, trial):
-        """[message] if the folder or the checkpoints of a trial vanished since the last call."""
-        seen, newest = self._seen.get(trial), trial.newest_path()
-        if seen and (not newest or len(newest.parts) < len(seen.parts)):
-            return [f'{seen} vanished during the sweep: the trial is not started again']
-        self._seen[trial] = newest
+        """[message] if a trial that has had a checkpoint has none."""
+        if trial.folder.newest_checkpoint():
+            self._saved.add(trial)
+        elif trial in self._saved:
+            lost = trial.folder.checkpoints
+            return [f'{lost} vanished during the sweep: the trial is not started again']
         return []
 
 

@@ -119,10 +119,6 @@ class Update:
         """Restores the result of `state`."""
         del arrays
 
-    def compiled_functions(self) -> list[Callable]:
-        """The tf.functions whose traces a run counts (`process/traces` in TensorBoard)."""
-        return []
-
 
 class EnsembleUpdate(Update):
     """Base class of updates for an ensemble of heads: bonus, choice of a', bootstrap masks.
@@ -214,9 +210,6 @@ class EnsembleUpdate(Update):
     def trackables(self) -> dict[str, Any]:
         parts = {'update_generator': self._generator}
         return parts if self.bonus is None else {**parts, 'bonus': self.bonus}
-
-    def compiled_functions(self) -> list[Callable]:
-        return [self.compiled_batch.function]
 
     def _build_bonus(self):
         """Builds the bonus and traces it; warns of bindings that have no effect."""
@@ -517,10 +510,6 @@ class EpisodicUpdate(EnsembleUpdate):
         self._pending = None
         if arrays:
             self._pending = _Pending(**{**arrays, 'end': int(arrays['end'])})  # type: ignore[arg-type]
-
-    def compiled_functions(self) -> list[Callable]:
-        used = self.compiled_batch if self.draws_each_batch else self._compiled_targets
-        return [used.function]
 
 
 @gin.configurable(denylist=['double_q_values', 'seed', 'xla'])

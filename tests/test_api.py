@@ -343,6 +343,13 @@ def test_errors_are_those_of_the_command_line(files, bindings, run, capsys):
     assert len(ob2i_tf.train(FILES, BINDINGS, run.folder).train) == 2
 
 
+def test_an_error_of_a_class_from_another_module(tmp_path):
+    """EpisodeTooLongError."""
+    bindings = {**BINDINGS, 'EpisodeReplay.capacity_transitions': 3}
+    with nothing_left(), pytest.raises(UserError, match='an episode of 4 transitions'):
+        ob2i_tf.train(FILES, bindings, tmp_path)
+
+
 def test_a_folder_that_cannot_be_loaded(run, tmp_path):
     with nothing_left(), pytest.raises(UserError, match='is not a run folder: it has no config'):
         ob2i_tf.load(tmp_path)

@@ -130,17 +130,19 @@ def test_a_gpu_has_all_kernels_and_waits_for_few_copies(parts_of, row, copied):
     parts = parts_of(row)
     stacks, actions = np.zeros((8, 84, 84, 4), np.uint8), np.zeros(8, np.int32)
     ones, of_heads = np.ones(8, np.float32), np.ones((8, 10), np.float32)
-    parts.learner.compiled_step(types.Batch(stacks, actions, of_heads, ones, of_heads))
+    batch = types.Batch(stacks, actions, of_heads, ones, of_heads)
     drawn = stacks, actions, ones, ones, stacks, of_heads
+    computing = [parts.update.compiled_batch, parts.agent.learner_step._composed]
     if row == 'ob2i':  # An episode.
         drawn = np.zeros((12, 84, 84), np.uint8), actions, ones, ones, actions
+        computing = [parts.update._compiled_targets]
     policies = parts.agent.policy, parts.evaluation_policy
     found = set()
     for function, arguments in (
-        *((f, drawn) for f in parts.update.compiled_functions()),
-        *((f, drawn) for f in parts.agent.learner_step.compiled_functions()),
-        *((f, ()) for f in parts.learner.compiled_functions()),
-        *((policy.compiled_functions()[0], ACTING) for policy in policies),
+        *((compiled.function, drawn) for compiled in computing),
+        (parts.learner.compiled_step(batch).function, batch[:-1]),
+        (parts.learner.update_target, ()),
+        *((policy._compiled.function, ACTING) for policy in policies),
     ):
         concrete = function.get_concrete_function(*map(tf.constant, arguments))
         found |= kernels.findings(concrete)
@@ -203,7 +205,7 @@ def test_a_step_transfers_little(parts_of, transfers):
 
 def test_a_composed_learner_step_transfers_its_transitions_once(parts_of, transfers):
     parts, stack = parts_of('bootdqn_ids'), 4 * 84 * 84
-    assert parts.agent.learner_step.compiled_functions()
+    assert parts.agent.learner_step._composed
     parts.replay.add_episode(random_episode(40, np.random.default_rng(0)))
     parts.agent.learner_step()
     assert transfers() == {'read': 2, 'bytes': 32 * (2 * stack + 4 * (3 + 10))}
@@ -224,7 +226,7 @@ def test_a_gpu_computes_targets_in_few_shapes(monkeypatch, gpus, most):
     monkeypatch.setattr(tf.config, 'list_physical_devices', lambda kind=None: gpus)
     network = PassSize()
     update = atari.EpisodicUpdate(EpisodeReplay((), 10), network, network, beta=0.0)
-    (compute,) = update.compiled_functions()
+    compute = update._compiled_targets.function
     sizes = set()
     for length in range(1, 301):
         zeros, none = np.zeros(length, np.float32), np.zeros(length, np.int32)

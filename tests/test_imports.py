@@ -125,6 +125,7 @@ APART = {
         'config',
         'environments',
         'errors',
+        'frames',
         'training.loop',
     ),
 }
@@ -217,6 +218,12 @@ def test_keras_3_imported_before_is_an_error_that_says_so():
     done = python('import tensorflow; import ob2i_tf')
     assert done.returncode == 1
     assert 'import ob2i_tf first' in done.stderr.splitlines()[-1]
+
+
+def test_figures_leave_the_backend_of_a_notebook_alone():
+    own = 'import matplotlib; matplotlib.use("svg"); '
+    done = python(f'{own}from ob2i_tf.analysis import report; print(matplotlib.get_backend())')
+    assert done.stdout == 'svg\n', done.stderr
 
 
 def test_the_installed_releases_fit_together():

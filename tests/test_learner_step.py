@@ -53,18 +53,15 @@ def with_own_next_batch(kind):
 
 
 def is_composed(agent):
-    return [
-        f.experimental_get_tracing_count() for f in agent.learner_step.compiled_functions()
-    ] == [1]
+    composed = agent.learner_step._composed
+    return composed is not None and composed.function.experimental_get_tracing_count() == 1
 
 
 @pytest.mark.parametrize('name', ['transitions', 'pooled', 'episode'])
 def test_composed_and_separate_calls_are_equal(name):
     composed, separate = agent_of(name), agent_of(name, with_own_next_batch)
     (reports, told), (its_reports, was_told) = train(composed), train(separate)
-    (function,) = composed.learner_step.compiled_functions()
-    assert function.experimental_get_tracing_count() == 1
-    assert not separate.learner_step.compiled_functions()
+    assert is_composed(composed) and not separate.learner_step._composed
     assert len(reports) == 40
     for ours, its in zip(reports, its_reports):
         assert ours == pytest.approx(its, rel=1e-4, abs=1e-6)  # Sums may differ in their last bit.
@@ -78,7 +75,7 @@ def test_composed_and_separate_calls_are_equal(name):
 def test_targets_of_several_batches_are_computed_apart():
     agent = agent_of('chunks')
     train(agent, 24)
-    assert not agent.learner_step.compiled_functions()
+    assert not agent.learner_step._composed
     assert agent.learner.learner_steps == 4
 
 

@@ -303,6 +303,26 @@ def test_a_sweep_that_waits_for_another_one_can_be_stopped(tmp_path, number):
     assert not trial.log.exists()  # No process was started.
 
 
+def test_an_unexpected_error_ends_the_running_trials(tmp_path):
+    waiting, failing = sweep.trials([FILE], tmp_path, seeds=2, bindings=TINY)
+    waiting.base_dir.mkdir(parents=True)
+    failing.base_dir.write_text('a file\n')
+    executor, futures = sweep.LocalExecutor(2), []
+
+    def submit(*arguments):
+        futures.append(sweep.LocalExecutor.submit(executor, *arguments))
+        return futures[-1]
+
+    def report(trial, status, lines):
+        raise RuntimeError(trial.base_dir.name)
+
+    executor.submit = submit
+    with contextlib.closing(disk.Lock(waiting.base_dir)):  # As another sweep does.
+        with pytest.raises(RuntimeError, match='^seed1$'):
+            sweep.Sweep(executor, retries=0).run([waiting, failing], report)
+        assert futures[0].result(timeout=10) == 128 + signal.SIGTERM
+
+
 def removes(folder, trial):
     """A function for `Sweep.run` that removes `folder`, once, when `trial` has a checkpoint."""
     removed = []
@@ -367,7 +387,7 @@ def test_a_trial_whose_checkpoints_vanish_before_its_turn_does_not_start_over(tm
         )
     assert missing == [made[1]] and reports[0] == (made[0], 0, [])
     trial, status, (line,) = reports[1]
-    assert (trial, status) == (made[1], 'not started again') and '000000000020 vanished' in line
+    assert (trial, status) == (made[1], 'not started again') and 'checkpoints vanished' in line
     assert not made[1].log.exists()
 
 

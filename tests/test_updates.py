@@ -247,7 +247,7 @@ def test_lengths_do_not_retrace():
     update = atari.EpisodicUpdate(replay, network, target_network, bonus=bonuses.UcbBonus())
     for _ in range(60):
         update.next_batch()
-    assert [f.experimental_get_tracing_count() for f in update.compiled_functions()] == [1]
+    assert update._compiled_targets.function.experimental_get_tracing_count() == 1
 
 
 @pytest.mark.parametrize('kind', [updates.EpisodicUpdate, released.ReleasedEpisodicUpdate])
@@ -865,7 +865,7 @@ def test_xla_compiles_few_shapes():
         replay.add_episode(random_episode(np.random.default_rng(length), length))
     for _ in range(30):
         update.next_batch()
-    assert [f.experimental_get_tracing_count() for f in update.compiled_functions()] == [1]
+    assert update._compiled_targets.function.experimental_get_tracing_count() == 1
 
 
 def test_targets_of_a_network_in_bfloat16_are_float32(monkeypatch):

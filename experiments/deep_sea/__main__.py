@@ -27,7 +27,7 @@ from ob2i_tf.errors import ConfigError
 from ob2i_tf.training.run_folder import RunFolder
 
 with cli.extra('analysis'):
-    import matplotlib.pyplot as plt
+    from matplotlib import lines as mlines
     from matplotlib import transforms
 
     from ob2i_tf.analysis import figures
@@ -125,7 +125,8 @@ def figure(rows):
     """
     look = figures.line_styles(set(METHODS.values()))
     with figures.style():
-        picture, axis = plt.subplots(figsize=(figures.NARROW, 3.3), layout='constrained')
+        picture = figures.empty(figures.NARROW, 3.3)
+        axis = picture.subplots()
         lines = {}
         for place, (method, name) in enumerate(METHODS.items()):
             solved, missed = {}, []
@@ -149,7 +150,7 @@ def figure(rows):
         axis.yaxis.set_major_formatter(lambda value, _: figures.short(value))
         axis.set_xlabel('size')
         axis.set_ylabel('episodes until solved')
-        cross = plt.Line2D([], [], color=figures.INK, ls='', marker='x', ms=5)
+        cross = mlines.Line2D([], [], color=figures.INK, ls='', marker='x', ms=5)
         figures.legend(picture, lines | {'one seed': figures.POINT, 'one seed, not solved': cross})
         caption = (
             'Episodes until a seed solved a size, and the mean where all seeds did; crosses at the '

@@ -25,8 +25,6 @@ from ob2i_tf import bonuses, networks, optimizers, types  # noqa: E402
 from ob2i_tf.learner import QLearner  # noqa: E402
 
 with cli.extra('analysis'):
-    import matplotlib.pyplot as plt
-
     from ob2i_tf.analysis import figures
 
 NUM_NETWORKS, NUM_POINTS = 20, 60
@@ -92,9 +90,8 @@ def figure(points, curve, fitted, std):
     """
     mean = fitted.mean(axis=1)
     with figures.style():
-        picture, panels = plt.subplots(
-            1, 3, figsize=(figures.WIDE, 2.5), sharex=True, sharey=True, layout='constrained'
-        )
+        picture = figures.empty(figures.WIDE, 2.5)
+        panels = picture.subplots(1, 3, sharex=True, sharey=True)
         panels[0].plot(curve, fitted, linewidth=0.7, alpha=0.7)
         for width, alpha in ((1, 0.35), (2, 0.2)):
             low, high = mean - width * std, mean + width * std

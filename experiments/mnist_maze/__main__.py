@@ -37,7 +37,6 @@ from ob2i_tf.errors import UserError
 from ob2i_tf.training.run_folder import RunFolder
 
 with cli.extra('analysis'):
-    import matplotlib.pyplot as plt
     import pandas as pd
     from scipy import stats
 
@@ -170,15 +169,8 @@ def figure(of_curves):
     look = figures.line_styles(set(of_curves['method']))
     settings = sorted(set(of_curves['setting']))
     with figures.style():
-        picture, axes = plt.subplots(
-            len(PLAYED),
-            len(settings),
-            figsize=(figures.WIDE, 4.3),
-            sharex=True,
-            sharey=True,
-            squeeze=False,
-            layout='constrained',
-        )
+        picture = figures.empty(figures.WIDE, 4.3)
+        axes = picture.subplots(len(PLAYED), len(settings), sharex=True, sharey=True, squeeze=False)
         lines = {}
         for axis, (played, setting) in zip(axes.flat, [(p, s) for p in PLAYED for s in settings]):
             chosen = of_curves[(of_curves['played'] == played) & (of_curves['setting'] == setting)]

@@ -27,7 +27,6 @@ from ob2i_tf.training import checkpoints
 from ob2i_tf.training.run_folder import RunFolder
 
 with cli.extra('analysis'):
-    import matplotlib.pyplot as plt
     import pandas as pd
 
     from ob2i_tf.analysis import figures, load
@@ -89,9 +88,12 @@ def curves(runs) -> pd.DataFrame:
     """
     found = {}
     for run in runs.runs:
-        if run.game != 'LinearMDP' or load.bound(run, _KEYS, runs.problems) is None:
+        if run.game != 'LinearMDP':
             continue
         try:
+            missing = [key for key in _KEYS if key not in run.config]
+            if missing:
+                raise UserError(f'its config.gin lacks {", ".join(missing)}')
             regret = of_run(run)
             if not len(regret):
                 raise UserError('it has no episode')
@@ -138,7 +140,8 @@ def figure(table):
     """Regret over episodes: each seed, and the mean."""
     look = figures.line_styles(set(table.columns.get_level_values('method')))
     with figures.style():
-        picture, axis = plt.subplots(figsize=(figures.NARROW, 3.3), layout='constrained')
+        picture = figures.empty(figures.NARROW, 3.3)
+        axis = picture.subplots()
         lines = {}
         for method, of_seeds in table.T.groupby('method'):
             axis.plot(table.index, of_seeds.T, lw=0.7, alpha=0.5, color=look[method]['color'])

@@ -82,8 +82,8 @@ def make_networks(modules, rng, scale, newest_only=False):
       newest_only: Whether values depend on the newest frame of a stack alone.
     """
     model = theirs.make_model(modules)
-    facts = build.inspect_environment(_part('environment'))
-    own = build.build_networks(_part('network'), facts, 0)
+    spec = build.environment_spec(_part('environment'))
+    own = build.build_networks(_part('network'), spec, 0)
     for network, copy in zip((model.q_network, model.target_q_network), own):
         network(np.zeros((1, 84, 84, 4), np.uint8))
         weights = [

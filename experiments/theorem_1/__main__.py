@@ -20,8 +20,6 @@ from ob2i_tf import cli
 from ob2i_tf.linear import lsvi
 
 with cli.extra('analysis'):
-    import matplotlib.pyplot as plt
-
     from ob2i_tf.analysis import figures
 
 
@@ -75,7 +73,8 @@ def figure(heads, errors):
       errors: [k, seeds].
     """
     with figures.style():
-        picture, axis = plt.subplots(figsize=(figures.NARROW, 3.3), layout='constrained')
+        picture = figures.empty(figures.NARROW, 3.3)
+        axis = picture.subplots()
         dots = axis.loglog(heads, errors, 'o', color=figures.COLOURS[0], markersize=3, alpha=0.6)
         (line,) = axis.loglog(heads, 1 / np.sqrt(2 * np.array(heads)), '--', color=figures.INK)
         axis.set(xlabel='heads K', ylabel='relative error of the standard deviation')

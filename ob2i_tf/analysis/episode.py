@@ -87,6 +87,7 @@ def record(run, seed=0, max_steps=3000, allow_imports=()) -> Recording:
     """
     agent = api.load(run, seed, allow_imports)
     from ob2i_tf import acting, bonuses
+    from ob2i_tf.frames import newest
     from ob2i_tf.training import loop
 
     frames, cells, actions, random, rewards, q_values = [], [], [], [], [], []
@@ -94,7 +95,8 @@ def record(run, seed=0, max_steps=3000, allow_imports=()) -> Recording:
         maze = _maze(env)
 
         def act(observations):
-            frames.append(maze.render() if maze else _newest_frame(observations[0]))
+            newest_frame = newest(observations[0], agent.environment.history)
+            frames.append(maze.render() if maze else _picture(newest_frame))
             cells.append(maze.cell if maze else None)
             q_values.append(agent.q_values(observations)[0])
             # Drawn here, so that the page can show which actions were random.
@@ -134,8 +136,11 @@ def _maze(env):
     return one if hasattr(one, 'walls') else None
 
 
-def _newest_frame(observation):
-    frame = observation[..., -1] if observation.ndim == 3 else np.atleast_2d(observation)
+def _picture(frame):
+    """A frame as a picture, grey or RGB; of other numbers of channels the last one."""
+    if frame.ndim == 3 and frame.shape[-1] != 3:
+        frame = frame[..., -1]
+    frame = np.atleast_2d(frame)
     return frame.copy() if frame.dtype == np.uint8 else np.uint8(255 * (frame > 0))
 
 
@@ -167,7 +172,7 @@ def spike_figure(recording, steps):
     columns = 4
     rows = -(-len(steps) // columns)
     with figures.style():
-        drawn = figures.plt.figure(figsize=(7.2, 2.3 + 1.75 * rows), layout='constrained')
+        drawn = figures.empty(7.2, 2.3 + 1.75 * rows)
         grid = drawn.add_gridspec(rows + 1, columns, height_ratios=[1.25] + [1] * rows)
         axis = drawn.add_subplot(grid[0, :])
         figures.plot(axis, range(len(recording.bonuses)), recording.bonuses, lw=0.9, color=_BLUE)
@@ -205,7 +210,8 @@ def maze_figure(recording):
     """The maze, and the bonus along the path through it (paper, figure of maze visualisations)."""
     rows, columns = recording.walls.shape
     with figures.style():
-        drawn, axes = figures.plt.subplots(1, 2, figsize=(7.2, 3.5), layout='constrained')
+        drawn = figures.empty(7.2, 3.5)
+        axes = drawn.subplots(1, 2)
         for axis in axes:
             axis.imshow(recording.walls, cmap='gray_r', vmin=0, vmax=1.4)
             axis.set_xticks(range(columns))

@@ -14,14 +14,11 @@ import zlib
 from typing import NamedTuple
 
 import matplotlib
-
-matplotlib.use('Agg')
-
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib import figure as mfigure
 from matplotlib import lines as mlines
-from matplotlib import patches, ticker
+from matplotlib import patches, rcsetup, ticker
 
 from ob2i_tf.analysis import scores
 from ob2i_tf.analysis.load import game_order
@@ -65,7 +62,7 @@ STYLE = {
     'axes.spines.top': False,
     'axes.spines.right': False,
     'legend.frameon': False,
-    'axes.prop_cycle': plt.cycler(color=COLOURS),
+    'axes.prop_cycle': rcsetup.cycler(color=COLOURS),
     'svg.fonttype': 'none',
     'pdf.fonttype': 42,  # TrueType; publishers refuse the default, Type 3.
     'svg.hashsalt': 'ob2i_tf',
@@ -100,7 +97,7 @@ class Figure(NamedTuple):
 
 
 def rendered(name, title, caption, figure) -> Figure:
-    """Draws and closes a matplotlib figure."""
+    """Draws a matplotlib figure."""
     figure.get_layout_engine().execute(figure)
     figure.set_layout_engine(None)  # The layout need not be computed again for each format.
     png, svg, pdf = io.BytesIO(), io.StringIO(), io.BytesIO()
@@ -108,13 +105,17 @@ def rendered(name, title, caption, figure) -> Figure:
     figure.savefig(svg, format='svg', transparent=True, metadata={'Date': None, 'Creator': None})
     dates = dict.fromkeys(('CreationDate', 'Creator', 'Producer'))
     figure.savefig(pdf, format='pdf', transparent=True, metadata=dates)
-    plt.close(figure)
     return Figure(name, title, caption, png.getvalue(), svg.getvalue(), pdf.getvalue())
 
 
 def style():
     """A context that gives figures the same style."""
-    return plt.rc_context(STYLE)  # type: ignore[arg-type]
+    return matplotlib.rc_context(STYLE)  # type: ignore[arg-type]
+
+
+def empty(width, height) -> mfigure.Figure:
+    """A matplotlib figure of this size in inches, without axes; pyplot, the user's, is not used."""
+    return mfigure.Figure((width, height), layout='constrained')
 
 
 def line_styles(methods):
@@ -201,9 +202,8 @@ def grid(count):
     """A figure with `count` panels in up to three columns, and their axes."""
     columns = min(3, count)
     rows = -(-count // columns)
-    figure, axes = plt.subplots(
-        rows, columns, figsize=(WIDE, 2.0 * rows + 0.3), squeeze=False, layout='constrained'
-    )
+    figure = empty(WIDE, 2.0 * rows + 0.3)
+    axes = figure.subplots(rows, columns, squeeze=False)
     for axis in axes.flat[count:]:
         axis.axis('off')
     return figure, list(axes.flat[:count])
@@ -364,7 +364,8 @@ def relative_scores(relative, method, against, name) -> list[Figure]:
         return []
     relative = relative.sort_values()
     better = relative > 0
-    figure, axis = plt.subplots(figsize=(NARROW, 0.17 * len(relative) + 1.1), layout='constrained')
+    figure = empty(NARROW, 0.17 * len(relative) + 1.1)
+    axis = figure.subplots()
     places = range(len(relative))
     bars = axis.barh(places, relative, height=0.72, color=np.where(better, *_signs(method)))
     axis.bar_label(bars, fmt='%+.1f', padding=3, fontsize=7)
@@ -407,7 +408,8 @@ def episode_length(lengths, relative, method, against, name) -> list[Figure]:
     points = pd.DataFrame({'length': lengths, 'score': relative}).dropna()
     if len(points) < FEWEST_POINTS:
         return []
-    figure, axis = plt.subplots(figsize=(NARROW, 4.0), layout='constrained')
+    figure = empty(NARROW, 4.0)
+    axis = figure.subplots()
     above = points['score'] > 0
     for chosen, colour, marker in zip((above, ~above), _signs(method), 'ov'):
         axis.scatter('length', 'score', data=points[chosen], s=22, color=colour, marker=marker)
@@ -462,7 +464,8 @@ def performance_profiles(results, draws=500) -> list[Figure]:
     known = results.known
     taus = np.linspace(0, 4, 161)
     rng = np.random.default_rng(0)
-    figure, axis = plt.subplots(figsize=(NARROW, 3.4), layout='constrained')
+    figure = empty(NARROW, 3.4)
+    axis = figure.subplots()
     lines, shared = {}, {}
     groups = dict(tuple(results.atari.groupby('method')))
     for method, keywords in line_styles(groups).items():
@@ -506,9 +509,8 @@ def intervals(results) -> list[Figure]:
     rows += [('paper', row) for _, row in published.iterrows()]
     names = [textwrap.fill(f'{row["method"]} ({source})', 40) for source, row in rows]
     looks = line_styles({row['method'] for _, row in rows})
-    figure, axes = plt.subplots(
-        1, 4, figsize=(WIDE, 0.26 * len(rows) + 1.0), sharey=True, layout='constrained'
-    )
+    figure = empty(WIDE, 0.26 * len(rows) + 1.0)
+    axes = figure.subplots(1, 4, sharey=True)
     for axis, name in zip(axes, scores.STATISTICS):
         for y, (source, row) in enumerate(rows):
             low, high = row.get(f'{name}_low', math.nan), row.get(f'{name}_high', math.nan)

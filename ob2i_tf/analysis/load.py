@@ -1,8 +1,6 @@
 """Reads run folders into tidy tables; reports missing or damaged data and never fills it in."""
 
-import ast
 import collections
-import contextlib
 import functools
 import json
 import os
@@ -17,7 +15,7 @@ from ob2i_tf import environments
 from ob2i_tf.environments import games
 from ob2i_tf.errors import UserError
 from ob2i_tf.training import disk
-from ob2i_tf.training.run_folder import COLUMNS, RunFolder, find_runs, task_name
+from ob2i_tf.training.run_folder import COLUMNS, RunFolder, find_runs, parse_config, task_name
 
 TRAIN_COLUMNS = (
     'iteration',
@@ -34,8 +32,6 @@ _FREE = re.compile(
     r'make_environment\.name|.*\.(seed|maze_seed|wall_density|num_threads)|make_deep_sea\.size|'
     r'Runner\.(method|num_iterations|checkpoint_steps|checkpoints_kept|require_gpu)'
 )
-_BINDING = re.compile(r'([\w./]+\.\w+)\s*=\s*(.+)')
-_REFERENCE = re.compile(r'@[\w./]+(\(\))?')
 
 
 class Run(NamedTuple):
@@ -148,14 +144,15 @@ def _read_run(folder, name, problems) -> Run | None:
     files = RunFolder(folder)
     try:
         text = files.read_config()
+        _check_text(text)
         config = parse_config(text)
-        frames_planned = _frames_planned(config, text)
+        frames_planned = _frames_planned(config)
     except FileNotFoundError:
         return report('left out: no config.gin')
     except OSError as error:
         return report(f'left out: config.gin cannot be read: {error.strerror}')
     except ValueError as error:
-        return report(f'left out: {error}')
+        return report(f'left out: config.gin: {error}')
     task = task_name(config.get)
     known = {'Runner.seed': config.get('Runner.seed'), 'make_environment.name': task}
     missing = [binding for binding, value in known.items() if value is None]
@@ -210,48 +207,14 @@ def _folder_name(folder, task):
     return names[-1]
 
 
-def parse_config(text) -> dict[str, Any]:
-    """{'Runner.seed': 0, 'Runner.update': '@EpisodicUpdate', ...} of a resolved config.gin.
-
-    Raises:
-      ValueError: A line is neither a binding nor an import; the message names it.
-    """
-    config = {}
-    for number, line in enumerate(text.split('\n'), 1):
-        try:
-            config.update(_parse_line(line))
-        except ValueError as error:
-            raise ValueError(f'config.gin:{number}: {error}') from None
-    return config
-
-
-@functools.cache  # Runs share most of their lines.
-def _parse_line(line):
-    """{name: value} of a line, or {}; a ValueError if no config.gin has such a line."""
-    _check_text(line)
-    if re.fullmatch(r'\s*(#.*)?|(import|from|include) .*', line):
-        return {}
-    binding = _BINDING.fullmatch(line)
-    if binding:
-        name, text = binding.groups()
-        for literal in (text, _REFERENCE.sub(lambda match: repr(match[0]), text)):
-            with contextlib.suppress(
-                ValueError, TypeError, SyntaxError, MemoryError, RecursionError
-            ):
-                value = ast.literal_eval(literal)
-                repr(value)  # Python refuses to convert some numbers to a string.
-                return {name: value}
-    raise ValueError(f'not a gin binding: {line[:100]!r}')
-
-
-def _check_text(line):
-    """Raises a ValueError if a line is not text."""
+def _check_text(text):
+    """Raises a ValueError if what was read from a file is not text."""
     for character, reason in (('\ufffd', 'not UTF-8'), ('\0', 'NUL bytes')):
-        if character in line:
+        if character in text:
             raise ValueError(reason)
 
 
-def _frames_planned(config, text):
+def _frames_planned(config):
     """Frames of the complete run, or None; a ValueError names a binding that is not a count."""
     planned = 1
     for name in ('Runner.num_iterations', 'Runner.training_steps', 'make_atari.frame_skip'):
@@ -259,8 +222,7 @@ def _frames_planned(config, text):
         if value is None:
             return None
         if type(value) is not int or abs(value) > _LARGEST:
-            line = text[: text.index(name)].count('\n') + 1
-            raise ValueError(f'config.gin:{line}: {name} is {value!r}, not a count')
+            raise ValueError(f'{name} is {value!r:.100}, not a count')
         planned *= value
     return planned
 
@@ -401,15 +363,6 @@ def game_order(game) -> tuple[int, str]:
     """A key that sorts games in the order of the paper's table, and others after them."""
     known = game in games.ATARI_49
     return (games.ATARI_49.index(game) if known else len(games.ATARI_49), game)
-
-
-def bound(run, names, problems) -> dict[str, Any] | None:
-    """{name: value} of bindings of a run; or None, and a line in `problems`, if it lacks any."""
-    missing = [name for name in names if name not in run.config]
-    if missing:
-        problems.append(f'{run.path}: left out, its config.gin lacks {", ".join(missing)}')
-        return None
-    return {name: run.config[name] for name in names}
 
 
 def differences(runs) -> pd.DataFrame:

@@ -104,7 +104,7 @@ def latex(table) -> str:
         parts[-1].append(i)
     parts = [(part, rows[k : k + 50]) for part in parts for k in range(0, len(rows), 50)]
     tables = []
-    for number, (part, of_part) in enumerate(parts, 1):
+    for number, (part, part_rows) in enumerate(parts, 1):
         wide = '*' * (sum(widths[i] for i in part) > _SHRUNK * _COLUMN)
         suffix = f' (part {number} of {len(parts)})' if len(parts) > 1 else ''
         alignment = ['l' if all(c[:1].isalpha() for c in cells[i]) else 'r' for i in part]
@@ -118,7 +118,7 @@ def latex(table) -> str:
             r'\toprule',
             ' & '.join(head(side, heads[i]) for side, i in zip(alignment, part)) + r' \\',
             r'\midrule',
-            *(' & '.join(text(*row[i]) for i in part) + r' \\' for row in of_part),
+            *(' & '.join(text(*row[i]) for i in part) + r' \\' for row in part_rows),
             r'\bottomrule',
             r'\end{tabular}}',
             *(rf'\par\smallskip {text(note)}' for note in table.notes if number == len(parts)),

@@ -30,8 +30,6 @@ stream.
   render_fps (default 15): Agent steps per second in a video.
 """
 
-import difflib
-import inspect
 from collections.abc import Callable
 from typing import Annotated
 
@@ -101,12 +99,4 @@ def make(
       ValueError: No environment has this name; the one-line message suggests similar names.
       TypeError: The environment's builder does not accept a keyword.
     """
-    builder = builder_of(name)
-    accepted = set(inspect.signature(builder).parameters) - {'name', 'num_envs', 'seed'}
-    for key in sorted(keywords.keys() - accepted):
-        near = difflib.get_close_matches(key, accepted, n=1, cutoff=0.0)
-        raise TypeError(
-            f'environment {name!r} has no keyword {key!r}; the nearest is '
-            f'{near[0]!r}, all are {sorted(accepted)}'
-        )
-    return builder(name, num_envs=num_envs, seed=seed, **keywords)
+    return builder_of(name)(name, num_envs=num_envs, seed=seed, **keywords)

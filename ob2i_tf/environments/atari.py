@@ -28,7 +28,7 @@ _IN_ONE_CALL = 108_000  # Frames, 30 minutes of play; no signal interrupts a cal
 
 
 class AtariVectorEnv(gymnasium.vector.VectorEnv):
-    """N games of one ROM that step together; see `make_atari` for the keywords.
+    """The games of ALE's vector environment `env`; see `make_atari` for the keywords.
 
     Observations are uint8 [N, 84, 84, history], newest last ([N, 84, 84] if history is 1).
 
@@ -44,48 +44,17 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
 
     def __init__(
         self,
-        rom: str,
-        num_envs: int,
+        env: ale_py.AtariVectorEnv,
         seed: int,
         *,
         frame_skip: int,
         history: int,
-        noop_max: int,
         max_episode_frames: int,
-        terminal_on_life_loss: bool,
         clip_rewards: bool,
-        sticky_action_probability: float,
-        full_action_space: bool,
-        num_threads: int,
-        press_fire: bool,
         restart_stack_on_life_loss: bool,
     ):
-        try:
-            roms.get_rom_path(rom)
-        except OSError as error:
-            raise ValueError(f"cannot read ale-py's ROM for {rom!r}: {error}") from error
-        ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
-        self._env: Any = ale_py.AtariVectorEnv(
-            rom,
-            num_envs,
-            num_threads=num_threads,
-            max_num_frames_per_episode=_NO_LIMIT,
-            repeat_action_probability=sticky_action_probability,
-            full_action_space=full_action_space,
-            autoreset_mode=AutoresetMode.SAME_STEP,
-            img_height=_SIZE,
-            img_width=_SIZE,
-            grayscale=True,
-            stack_num=1,
-            frameskip=frame_skip,
-            maxpool=True,
-            noop_max=noop_max + 1,  # ALE draws 0 .. noop_max - 1
-            episodic_life=False,
-            life_loss_info=terminal_on_life_loss,
-            reward_clipping=False,
-            use_fire_reset=press_fire,
-        )
-        self.num_envs = num_envs
+        self._env: Any = env
+        self.num_envs = env.num_envs
         self.metadata = {
             'autoreset_mode': AutoresetMode.SAME_STEP,
             'frames_per_step': frame_skip,
@@ -95,8 +64,8 @@ class AtariVectorEnv(gymnasium.vector.VectorEnv):
         shape = (_SIZE, _SIZE) + ((history,) if history > 1 else ())
         self.single_observation_space = spaces.Box(0, 255, shape, np.uint8)
         self.single_action_space = self._env.single_action_space
-        self.observation_space = batch_space(self.single_observation_space, num_envs)
-        self.action_space = batch_space(self.single_action_space, num_envs)
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
 
         self._seeds = np.random.SeedSequence(seed)
         self._used_seed = False
@@ -283,19 +252,37 @@ def make_atari(
             name,
             f'{max_episode_frames:,}',
         )
-    return AtariVectorEnv(
+    try:
+        roms.get_rom_path(rom)
+    except OSError as error:
+        raise ValueError(f"cannot read ale-py's ROM for {rom!r}: {error}") from error
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
+    env = ale_py.AtariVectorEnv(
         rom,
         int(num_envs),
+        num_threads=int(num_threads),
+        max_num_frames_per_episode=_NO_LIMIT,
+        repeat_action_probability=sticky_action_probability,
+        full_action_space=full_action_space,
+        autoreset_mode=AutoresetMode.SAME_STEP,
+        img_height=_SIZE,
+        img_width=_SIZE,
+        grayscale=True,
+        stack_num=1,
+        frameskip=int(frame_skip),
+        maxpool=True,
+        noop_max=int(noop_max) + 1,  # ALE draws 0 .. noop_max - 1
+        episodic_life=False,
+        life_loss_info=terminal_on_life_loss,
+        reward_clipping=False,
+        use_fire_reset=press_fire,
+    )
+    return AtariVectorEnv(
+        env,
         seed,
         frame_skip=int(frame_skip),
         history=int(history),
-        noop_max=int(noop_max),
         max_episode_frames=int(max_episode_frames),
-        terminal_on_life_loss=terminal_on_life_loss,
         clip_rewards=clip_rewards,
-        sticky_action_probability=sticky_action_probability,
-        full_action_space=full_action_space,
-        num_threads=int(num_threads),
-        press_fire=press_fire,
         restart_stack_on_life_loss=restart_stack_on_life_loss,
     )

@@ -1,6 +1,5 @@
 """The interface of posteriors, and the posterior of bootstrapped heads."""
 
-from collections.abc import Callable
 from typing import Any
 
 import gin
@@ -91,10 +90,6 @@ class Posterior(tf.Module):
     def set_state(self, arrays: dict[str, np.ndarray]) -> None:
         """Restores the result of `state`."""
         del arrays
-
-    def compiled_functions(self) -> list[Callable]:
-        """The tf.functions whose traces a run counts."""
-        return []
 
 
 @gin.configurable(denylist=['seed'])

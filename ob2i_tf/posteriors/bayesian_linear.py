@@ -1,6 +1,5 @@
 """Bayesian linear regression on the last layer's features (Bayesian-DQN)."""
 
-from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import gin
@@ -146,9 +145,6 @@ class BayesianLinearPosterior(SingleHeadPosterior):
 
     def set_state(self, arrays: dict[str, np.ndarray]) -> None:
         self._copies = int(arrays['copies'])
-
-    def compiled_functions(self) -> list[Callable]:
-        return [self._add_moments, self._draw]
 
 
 def regression_posterior(

@@ -14,8 +14,6 @@ from ob2i_tf.posteriors.base import SingleHeadPosterior
 from ob2i_tf.seeds import split_seed
 from ob2i_tf.tracing import Compiled
 
-_STATES_PER_PASS = 256
-
 
 class _Visit(NamedTuple):
     observation: np.ndarray  # [1, *stack]
@@ -220,6 +218,3 @@ class UncertaintyBellmanPosterior(SingleHeadPosterior):
                     float(arrays['discount'][i]),
                 )
             )
-
-    def compiled_functions(self) -> list[Callable]:
-        return [x.function for x in (self._visit, self._learn, self._greedy)]

@@ -19,7 +19,7 @@ from ob2i_tf.tracing import check_traced
 from ob2i_tf.training import logs, system
 
 
-class Environment(NamedTuple):
+class EnvironmentSpec(NamedTuple):
     """Facts about an environment that the parts of a run depend on.
 
     Attributes:
@@ -44,7 +44,7 @@ class Environment(NamedTuple):
 class Parts(NamedTuple):
     """The parts of a run; each is built by the parameter of Runner of the same name."""
 
-    environment: Environment
+    environment: EnvironmentSpec
     replay: EpisodeReplay
     learner: QLearner
     posterior: posteriors.Posterior
@@ -68,7 +68,7 @@ class Parts(NamedTuple):
         }
 
     @property
-    def with_arrays(self) -> dict[str, Any]:
+    def stateful(self) -> dict[str, Any]:
         """{name: part whose `state` a checkpoint keeps as arrays}."""
         return {'replay': self.replay, 'update': self.update, 'posterior': self.posterior}
 
@@ -81,26 +81,15 @@ class Parts(NamedTuple):
             **{n: part for n, part in self.variables.items() if isinstance(part, tf.Module)},
         }
 
-    def num_traces(self) -> int:
-        """Number of times that TensorFlow traced compiled functions."""
-        policies = self.agent.policy, self.evaluation_policy
-        steps = self.learner, self.update, self.agent.learner_step
-        parts: tuple[Any, ...] = *steps, self.posterior, *policies
-        return sum(
-            function.experimental_get_tracing_count()
-            for part in parts
-            for function in part.compiled_functions()
-        )
 
-
-def inspect_environment(environment: Callable) -> Environment:
+def environment_spec(make_environment: Callable) -> EnvironmentSpec:
     """Makes one copy of an environment, inspects it and closes it.
 
     Args:
-      environment: Factory, see `build`.
+      make_environment: Factory, see `build`.
     """
-    with contextlib.closing(environment(num_envs=1, seed=0)) as env:
-        return Environment(
+    with contextlib.closing(make_environment(num_envs=1, seed=0)) as env:
+        return EnvironmentSpec(
             observation_shape=env.single_observation_space.shape,
             observation_dtype=env.single_observation_space.dtype,
             num_actions=int(env.single_action_space.n),
@@ -112,43 +101,43 @@ def inspect_environment(environment: Callable) -> Environment:
 
 
 def open_environments(
-    environment: Callable, num_envs: int, stream: np.random.SeedSequence
+    make_environment: Callable, num_envs: int, stream: np.random.SeedSequence
 ) -> contextlib.closing[CheckedVectorEnv]:
     """Makes environments whose outputs are checked; a context closes them.
 
     Args:
-      environment: Factory, see `build`.
+      make_environment: Factory, see `build`.
       num_envs: Number of environments that step together.
       stream: Random stream of their seed.
     """
     return contextlib.closing(
-        CheckedVectorEnv(environment(num_envs=num_envs, seed=seeds.integer(stream)))
+        CheckedVectorEnv(make_environment(num_envs=num_envs, seed=seeds.integer(stream)))
     )
 
 
 def build_networks(
-    network: Callable, facts: Environment, seed: int
+    make_network: Callable, spec: EnvironmentSpec, seed: int
 ) -> tuple[networks.QNetwork, networks.QNetwork]:
     """Makes the online and the target network and creates their variables.
 
     Args:
-      network: Factory, see `build`.
-      facts: Facts about the environment.
+      make_network: Factory, see `build`.
+      spec: Facts about the environment.
       seed: Seed of the run.
 
     Raises:
-      ConfigError: `network` cannot be a factory of networks.
+      ConfigError: `make_network` cannot be a factory of networks.
       ValueError: See `networks.build`.
       MemoryError: The networks do not fit into memory.
     """
-    _check_factory('Runner.network', network, networks.QNetwork)
+    _check_factory('Runner.network', make_network, networks.QNetwork)
     prior_seed = _seed_of(seed, 'prior')
     try:
         online, target = (
             networks.build(
-                network(facts.num_actions, seed=_seed_of(seed, name), prior_seed=prior_seed),
-                facts.observation_shape,
-                facts.observation_dtype,
+                make_network(spec.num_actions, seed=_seed_of(seed, name), prior_seed=prior_seed),
+                spec.observation_shape,
+                spec.observation_dtype,
             )
             for name in ('network', 'target_network')
         )
@@ -158,8 +147,8 @@ def build_networks(
 
 
 def build_posterior(
-    posterior: Callable,
-    facts: Environment,
+    make_posterior: Callable,
+    spec: EnvironmentSpec,
     pair: Sequence[networks.QNetwork],
     replay: EpisodeReplay | None,
     num_envs: int,
@@ -168,32 +157,33 @@ def build_posterior(
     """Makes the posterior.
 
     Args:
-      posterior: Factory, see `build`.
-      facts: Facts about the environment.
+      make_posterior: Factory, see `build`.
+      spec: Facts about the environment.
       pair: Online and target network.
       replay: The replay; None where a trained agent is restored.
       num_envs: Number of environments that train in lockstep.
       seed: Seed of the run.
 
     Raises:
-      ConfigError: `posterior` cannot be a factory of posteriors, or its posterior does not map
+      ConfigError: `make_posterior` cannot be a factory of posteriors, or its posterior does not map
         observations to values [B, K, A].
     """
-    _check_factory('Runner.posterior', posterior, posteriors.Posterior)
-    belief = posterior(*pair, replay, num_envs, _seed_of(seed, 'posterior'))
-    observations = tf.TensorSpec((None, *facts.observation_shape), facts.observation_dtype)
+    _check_factory('Runner.posterior', make_posterior, posteriors.Posterior)
+    posterior = make_posterior(*pair, replay, num_envs, _seed_of(seed, 'posterior'))
+    observations = tf.TensorSpec((None, *spec.observation_shape), spec.observation_dtype)
+    seed_spec = tf.TensorSpec([2], tf.int32)
     for values, arguments, of in (
-        (belief.sample, (observations, tf.TensorSpec([2], tf.int32)), 'and a seed [2] to samples'),
-        (belief.mean, (observations,), 'to means'),
+        (posterior.sample, (observations, seed_spec), 'and a seed [2] to samples'),
+        (posterior.mean, (observations,), 'to means'),
     ):
         check_traced(
             'Runner.posterior',
             values,
             arguments,
-            (None, pair[0].num_heads, facts.num_actions),
+            (None, pair[0].num_heads, spec.num_actions),
             f'observations [B, ...] {of} [B, K, A]',
         )
-    return belief
+    return posterior
 
 
 def _seed_of(seed, name):
@@ -204,13 +194,13 @@ def build(
     *,
     seed: int,
     num_envs: int,
-    environment: Callable,
-    network: Callable,
-    replay: Callable,
-    learner: Callable,
-    posterior: Callable,
-    update: Callable,
-    agent: Callable,
+    make_environment: Callable,
+    make_network: Callable,
+    make_replay: Callable,
+    make_learner: Callable,
+    make_posterior: Callable,
+    make_update: Callable,
+    make_agent: Callable,
     evaluation_preferences: Callable,
     evaluation_tie_break: str,
     evaluation_belief: str,
@@ -220,13 +210,13 @@ def build(
 
     Every argument that is a part is a factory, usually a class:
 
-      environment(num_envs=, seed=) -> VectorEnv, see the package environments;
-      network(num_actions, seed=, prior_seed=) -> QNetwork, see networks.py;
-      replay(observation_shape, history=, seed=, observation_dtype=), see replay.py;
-      learner(network, target_network, seed, xla=), see learner.py;
-      posterior(network, target_network, replay, num_envs, seed), see posteriors/;
-      update(replay, network, target_network, double_q_values, seed, xla=), see updates.py;
-      agent(learner, posterior, update, replay, num_envs, rng, timers, xla=), see agent.py.
+      make_environment(num_envs=, seed=) -> VectorEnv, see the package environments;
+      make_network(num_actions, seed=, prior_seed=) -> QNetwork, see networks.py;
+      make_replay(observation_shape, history=, seed=, observation_dtype=), see replay.py;
+      make_learner(network, target_network, seed, xla=), see learner.py;
+      make_posterior(network, target_network, replay, num_envs, seed), see posteriors/;
+      make_update(replay, network, target_network, double_q_values, seed, xla=), see updates.py;
+      make_agent(learner, posterior, update, replay, num_envs, rng, timers, xla=), see agent.py.
 
     To restore a trained agent, `restore` makes only the environment, the networks and the
     posterior, in the same way except that the posterior's replay is None.
@@ -241,51 +231,50 @@ def build(
       ConfigError: An argument cannot be a factory of its part.
       ValueError: A full replay would exceed the machine's memory.
     """
-    _check_factory('Runner.replay', replay, EpisodeReplay)
-    _check_factory('Runner.learner', learner, QLearner)
-    _check_factory('Runner.update', update, updates.Update)
-    _check_factory('Runner.agent', agent, Agent)
+    _check_factory('Runner.replay', make_replay, EpisodeReplay)
+    _check_factory('Runner.learner', make_learner, QLearner)
+    _check_factory('Runner.update', make_update, updates.Update)
+    _check_factory('Runner.agent', make_agent, Agent)
 
-    facts = inspect_environment(environment)
-    shape = facts.observation_shape
-    online, target = build_networks(network, facts, seed)
-    memory = replay(
-        shape[:-1] if facts.history > 1 else shape,
-        history=facts.history,
+    spec = environment_spec(make_environment)
+    shape = spec.observation_shape
+    pair = build_networks(make_network, spec, seed)
+    replay = make_replay(
+        shape[:-1] if spec.history > 1 else shape,
+        history=spec.history,
         seed=seeds.integer(seeds.stream(seed, 'replay')),
-        observation_dtype=facts.observation_dtype,
+        observation_dtype=spec.observation_dtype,
     )
-    check_memory(memory)
-    student = learner(online, target, _seed_of(seed, 'learner'), xla='gradient_step' in xla)
-    belief = build_posterior(posterior, facts, (online, target), memory, num_envs, seed)
-    batches = update(
-        memory,
-        online,
-        target,
-        belief.double_q_values,
+    check_memory(replay)
+    learner = make_learner(*pair, _seed_of(seed, 'learner'), xla='gradient_step' in xla)
+    posterior = build_posterior(make_posterior, spec, pair, replay, num_envs, seed)
+    update = make_update(
+        replay,
+        *pair,
+        posterior.double_q_values,
         _seed_of(seed, 'update'),
         xla='targets' in xla,
     )
     timers = logs.Timers()
-    actor = agent(
-        student,
-        belief,
-        batches,
-        memory,
+    agent = make_agent(
+        learner,
+        posterior,
+        update,
+        replay,
         num_envs,
         np.random.default_rng(seeds.stream(seed, 'acting')),
         timers,
         xla='acting' in xla,
     )
     evaluation_policy = acting.Policy(
-        belief,
+        posterior,
         evaluation_preferences,
         evaluation_tie_break,
         evaluation_belief,
         xla='acting' in xla,
         name='Runner.evaluation_preferences',
     )
-    return Parts(facts, memory, student, belief, batches, actor, evaluation_policy, timers)
+    return Parts(spec, replay, learner, posterior, update, agent, evaluation_policy, timers)
 
 
 def check_memory(replay: EpisodeReplay) -> None:
@@ -312,23 +301,20 @@ def report_long_games(parts: Parts, training_steps: int, evaluation_steps: int) 
       training_steps, evaluation_steps: Agent steps per environment and iteration.
     """
     longest, capacity = parts.environment.max_episode_steps, parts.replay.capacity_transitions
-    limits = [
-        text.format(limit)
-        for limit, text in (
-            (
-                training_steps,
-                'training cuts them off after {:,} (Runner.training_steps / num_envs)',
-            ),
-            (
-                evaluation_steps,
-                'evaluations count only those of up to {:,} '
-                '(Runner.evaluation_steps / evaluation_envs)',
-            ),
+    if training_steps < longest:
+        logging.info(
+            'Training cuts games off after %s agent steps (Runner.training_steps / num_envs); '
+            'they can reach %s.',
+            f'{training_steps:,}',
+            f'{longest:,}',
         )
-        if 0 < limit < longest
-    ]
-    if limits:
-        logging.info('Games can reach %s agent steps: %s.', f'{longest:,}', ', '.join(limits))
+    if 0 < evaluation_steps < longest:
+        logging.info(
+            'Evaluations count only games of up to %s agent steps (Runner.evaluation_steps / '
+            'evaluation_envs); they can reach %s.',
+            f'{evaluation_steps:,}',
+            f'{longest:,}',
+        )
     if 0 < capacity < longest:
         logging.warning(
             'The run will stop at an episode of more than %s agent steps, '

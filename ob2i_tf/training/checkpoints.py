@@ -206,9 +206,7 @@ def read_state(folder: Path) -> dict[str, Any]:
 
 def read_arrays(folder: Path) -> dict[str, np.ndarray]:
     """Reads {part_name: array} from a checkpoint."""
-    path = folder / 'arrays.npz'
-    disk.check_unpacked(path)
-    with np.load(path, allow_pickle=False) as file:
+    with np.load(folder / 'arrays.npz', allow_pickle=False) as file:
         return dict(file)
 
 

@@ -11,12 +11,9 @@ import os
 import shutil
 import stat
 import sys
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
-
-import psutil
 
 from ob2i_tf.errors import UserError
 
@@ -32,15 +29,6 @@ def fingerprint(path: StrPath, size: int | None = None) -> dict[str, Any]:
         while chunk := file.read(min(CHUNK_BYTES, size - file.tell())):
             digest.update(chunk)
         return {'bytes': file.tell(), 'sha256': digest.hexdigest()}
-
-
-def check_unpacked(path: StrPath) -> None:
-    """Raises a MemoryError if the content of a zip file exceeds the machine's free memory."""
-    with zipfile.ZipFile(path) as archive:
-        size = sum(member.file_size for member in archive.infolist())
-    free = psutil.virtual_memory().available
-    if size > free:
-        raise MemoryError(f'{path} holds {size:,} bytes, but only {free:,} are free')
 
 
 def sync(path: StrPath) -> None:

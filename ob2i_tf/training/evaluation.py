@@ -20,6 +20,9 @@ class Evaluation:
       agent_steps: Agent steps per evaluation, shared by the environments; 0: no evaluation.
       epsilon: Probability of a random action.
       seed: Seed of the run.
+
+    Attributes:
+      steps: Agent steps per environment and evaluation.
     """
 
     def __init__(
@@ -34,13 +37,13 @@ class Evaluation:
         self._parts = parts
         self._environment = environment
         self._num_envs = num_envs
-        self._steps = math.ceil(agent_steps / num_envs)
+        self.steps = math.ceil(agent_steps / num_envs)
         self._epsilon = epsilon
         self._seed = seed
 
     def play(
         self, iteration: int, meanwhile: Callable[[], None]
-    ) -> tuple[list[loop.Game] | None, tensorboard.Film | None]:
+    ) -> tuple[list[loop.Game] | None, tensorboard.GameRecording | None]:
         """Plays the evaluation of an iteration.
 
         Args:
@@ -48,12 +51,12 @@ class Evaluation:
           meanwhile: Called between steps.
 
         Returns:
-          The games that ended within these steps, and a film of the first; None and None without
-          an evaluation.
+          The games that ended within these steps, and a recording of the first; None and None
+          without an evaluation.
         """
-        if not self._steps:
+        if not self.steps:
             return None, None
-        parts, games, film = self._parts, [], tensorboard.Film()
+        parts, games, recording = self._parts, [], tensorboard.GameRecording()
         rng = np.random.default_rng(seeds.stream(self._seed, 'evaluation', iteration))
         stream = seeds.stream(self._seed, 'evaluation_environment', iteration)
         with build.open_environments(self._environment, self._num_envs, stream) as env:
@@ -63,10 +66,10 @@ class Evaluation:
             played = loop.play_policy(
                 env, observations, parts.evaluation_policy, parts.posterior, self._epsilon, rng
             )
-            played = itertools.islice(played, self._steps)
-            for step, finished in progress.bar_of(played, self._steps, 'evaluating'):
+            played = itertools.islice(played, self.steps)
+            for step, finished in progress.progress_bar(played, self.steps, 'evaluating'):
                 games += finished
                 newest = frames.newest(step.acted_on, parts.environment.history)
-                film.add(newest, step.info['game_over'])
+                recording.add(newest, step.info['game_over'])
                 meanwhile()
-        return games, film
+        return games, recording

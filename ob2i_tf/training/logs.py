@@ -219,7 +219,7 @@ class RunLogs:
         means: Means,
         steps_per_second: float,
         games: list | None,
-        film: tensorboard.Film | None,
+        recording: tensorboard.GameRecording | None,
     ) -> None:
         """Logs an iteration: all its numbers are collected here.
 
@@ -229,7 +229,7 @@ class RunLogs:
           means: Means of the iteration.
           steps_per_second: Agent steps per second of training.
           games: Games of the evaluation, [loop.Game]; None without an evaluation.
-          film: Film of the evaluation; None without one.
+          recording: GameRecording of the evaluation; None without one.
         """
         environment, agent = parts.environment, parts.agent
         train = {
@@ -249,7 +249,6 @@ class RunLogs:
         self._tables['train'].write(train)
         scalars = {f'train/{name}': train[name] for name in COLUMNS['train'][3:]}
         scalars['process/resident_gigabytes'] = psutil.Process().memory_info().rss / 1e9
-        scalars['process/traces'] = parts.num_traces()
         scalars['replay/transitions'] = parts.replay.num_transitions
         for name, seconds in parts.timers.seconds.items():
             scalars[f'process/seconds_{name}'.replace(' ', '_')] = seconds
@@ -267,7 +266,10 @@ class RunLogs:
             for name, length in lengths.items():
                 scalars[f'{name}/relative_length'] = length / environment.shortest_path
         learned = {f'learner_steps/{name}': self._learned[name] for name in _HISTOGRAMS}
-        pictures = [*tensorboard.histograms(learned), *(film.values('eval/game') if film else ())]
+        pictures = [
+            *tensorboard.histograms(learned),
+            *(recording.values('eval/game') if recording else ()),
+        ]
         self._write_points(iteration, train['frames'], scalars, pictures)
         self._learned.clear()
 

@@ -4,8 +4,7 @@ Actions come from its argument `act`: `Agent.act` in training, `acting.Policy.ac
 """
 
 import contextlib
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
@@ -86,16 +85,6 @@ def play(
         step = EnvStep(observations, actions, *results)
         yield step, tracker.add(step.rewards, step.info)
         observations = step.observations
-
-
-def play_again(
-    env: Any, observations: np.ndarray, actions: Sequence[np.ndarray], tracker: GameTracker
-) -> Iterator[EnvStep]:
-    """Like `play` with actions that were taken before, each [num_envs]; ends after the last one."""
-    ahead = iter(actions)
-    steps = play(env, observations, lambda _: next(ahead), tracker)
-    for step, _ in itertools.islice(steps, len(actions)):
-        yield step
 
 
 def play_policy(

@@ -25,7 +25,7 @@ from ob2i_tf.training.tensorboard import hyperparameters
 
 
 class Observers:
-    """The observers of a run, as a context that ends them.
+    """The observers of a run; `close` ends them.
 
     The run does not depend on them: it starts only if all of them do, but one that fails later is
     reported in one line and left out from then on.
@@ -40,7 +40,7 @@ class Observers:
         self.complete = False
 
     def start(self, folder: Path, resolved: str, step: int) -> None:
-        """Makes and starts the observers.
+        """Makes and starts the observers; those that started must be closed, even after an error.
 
         Args:
           folder: Run folder.
@@ -56,7 +56,6 @@ class Observers:
                 observer = factory()
                 observer.start(folder, hyperparameters(resolved), step)
             except Exception as error:  # It may be user code.
-                self._call('end', False)
                 raise UserError(
                     f'Runner.observers: {name} did not start: {_text(error)}'
                 ) from error
@@ -66,10 +65,7 @@ class Observers:
         """Passes {tag: number} on, without NaN, which means not measured."""
         self._call('log', {tag: x for tag, x in values.items() if not math.isnan(x)}, step)
 
-    def __enter__(self) -> 'Observers':
-        return self
-
-    def __exit__(self, *error: object) -> None:
+    def close(self) -> None:
         self._call('end', self.complete)
 
     def _call(self, method, *arguments):

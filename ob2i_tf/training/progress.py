@@ -129,9 +129,9 @@ class ProgressBar:
         seconds, self._rate = self._pace.measure(frames)
         if seconds > _FORECAST_SECONDS and not self._forecast:
             self._forecast = True
-            told = forecast(self._total - frames, self._rate, self._unit, self._gpu)
-            if told:
-                logging.info('%s', told)
+            text = forecast(self._total - frames, self._rate, self._unit, self._gpu)
+            if text:
+                logging.info('%s', text)
         if self._clock() >= self._next:
             self._next = self._clock() + _interval()
             self._show()
@@ -160,7 +160,7 @@ class ProgressBar:
         return ', '.join([*parts, f'epsilon={self._epsilon:.2f}'])
 
 
-def bar_of_run(parts: build.Parts, agent_steps: int) -> ProgressBar:
+def run_progress_bar(parts: build.Parts, agent_steps: int) -> ProgressBar:
     """The progress bar of a run of `agent_steps`."""
     frames_per_step = parts.environment.frames_per_step
     return ProgressBar(
@@ -171,7 +171,7 @@ def bar_of_run(parts: build.Parts, agent_steps: int) -> ProgressBar:
     )
 
 
-def bar_of(steps: Iterable, total: int, label: str) -> Iterable:
+def progress_bar(steps: Iterable, total: int, label: str) -> Iterable:
     """Iterates over steps with a temporary progress bar, shown if it takes some time."""
     if not sys.stderr.isatty():
         return _lines_of(steps, total, label)

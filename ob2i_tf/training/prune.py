@@ -29,9 +29,9 @@ def replay_files(folder: RunFolder) -> list[Path]:
         replay is behind a symbolic link.
     """
     folder.check_unlinked()
-    if not folder.complete():
-        raise UserError('not complete')
     saved = checkpoints.newest_first(folder.checkpoints)
+    if not (saved and folder.complete()):
+        raise UserError('not complete')
     if fault := checkpoints.find_damage(saved[0]):
         raise UserError(f'{saved[0]} is damaged: {fault}')
     names = set()

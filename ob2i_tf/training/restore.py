@@ -32,7 +32,7 @@ class TrainedAgent:
       task: Name of the environment.
       agent_steps: Agent steps that the run had taken.
       epsilon: Probability of a random action in the evaluation.
-      environment: build.Environment, facts such as `observation_shape` and `num_actions`.
+      environment: build.EnvironmentSpec, facts such as `observation_shape` and `num_actions`.
       posterior: Posterior, with its network but without the target network.
       policy: Policy of the evaluation.
       rng: Random generator of heads, random actions and ties.
@@ -42,7 +42,7 @@ class TrainedAgent:
     def __init__(
         self,
         bound: dict[str, Any],
-        environment: build.Environment,
+        environment: build.EnvironmentSpec,
         posterior: posteriors.Posterior,
         gin_state: config.GinState,
     ):
@@ -279,13 +279,13 @@ def restore(
         config.load([str(folder.config)], allow_imports=allow_imports)
         bound = config.bound(Runner)
         with system.tensor_float_32(bound['tf32']), config.construction_errors():
-            facts = build.inspect_environment(bound['environment'])
-            pair = build.build_networks(bound['network'], facts, bound['seed'])
+            spec = build.environment_spec(bound['environment'])
+            pair = build.build_networks(bound['network'], spec, bound['seed'])
             posterior = build.build_posterior(
-                bound['posterior'], facts, pair, None, bound['num_envs'], bound['seed']
+                bound['posterior'], spec, pair, None, bound['num_envs'], bound['seed']
             )
             del posterior.target_network  # It serves only learning.
-            agent = TrainedAgent(bound, facts, posterior, gin_state)
+            agent = TrainedAgent(bound, spec, posterior, gin_state)
             restored: list[Path] = []
 
             def read(checkpoint: Path) -> None:

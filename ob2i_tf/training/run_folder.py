@@ -5,6 +5,8 @@ those within `checkpoints` and `replay`. It does not import TensorFlow, so that 
 quickly.
 """
 
+import ast
+import contextlib
 import csv
 import itertools
 import json
@@ -229,16 +231,15 @@ class RunFolder:
         rows = [dict(zip(columns, line.split(','))) for line in lines]
         return [row for row in rows if len(row) == len(columns)]
 
-    def progress(self) -> float:
-        """Share of the run that is done, 0 to 1, as far as its finished games tell."""
+    def progress(self, num_iterations: int) -> float:
+        """Share of `num_iterations` that is done, 0 to 1, as far as finished games tell."""
         frames = [row['frames'] for name in ('episodes', 'train') for row in self.last_rows(name)]
-        sizes = [
-            self.setting(f'Runner.{name}') or '' for name in ('num_iterations', 'training_steps')
-        ]
-        per_step = self.setting('make_atari.frame_skip') or '1'
-        if not all(map(str.isdecimal, [*frames, *sizes, per_step])):  # Or damaged.
-            return 0.0
-        total = int(sizes[0]) * int(sizes[1]) * int(per_step)
+        bindings = self.bindings()
+        steps = bindings.get('Runner.training_steps')
+        per_step = bindings.get('make_atari.frame_skip', 1)
+        if not (type(steps) is type(per_step) is int and all(map(str.isdecimal, frames))):
+            return 0.0  # Missing or damaged.
+        total = num_iterations * steps * per_step
         return min(1.0, max(map(int, frames), default=0) / total) if total else 0.0
 
     def newest_checkpoint(self) -> Path | None:
@@ -257,20 +258,42 @@ class RunFolder:
             rows.pop()
         return len(rows)
 
-    def setting(self, name: str) -> str | None:
-        """Text of a value in config.gin, such as 'Runner.num_iterations'; None if it has none."""
+    def bindings(self) -> dict[str, Any]:
+        """The bindings in config.gin, see `parse_config`; {} if it cannot be read."""
         try:
-            lines = self.read_config().splitlines()
+            return parse_config(self.read_config())
         except OSError:
-            return None
-        start = f'{name} = '
-        return next((line.removeprefix(start) for line in lines if line.startswith(start)), None)
+            return {}
 
-    def complete(self) -> bool:
-        """Whether all iterations that config.gin asks for are logged, and the last one is saved."""
-        wanted = self.setting('Runner.num_iterations') or ''
+    def complete(self, num_iterations: int | None = None) -> bool:
+        """Whether all iterations are logged, and the last one is saved.
+
+        Args:
+          num_iterations: Number of iterations; None: as many as config.gin asks for.
+        """
+        if num_iterations is None:
+            num_iterations = self.bindings().get('Runner.num_iterations')
+            if type(num_iterations) is not int:
+                return False
         logged = len(self.rows('train'))
-        return wanted.isdecimal() and 0 < int(wanted) <= logged == self.num_iterations()
+        return self.config.exists() and num_iterations <= logged == self.num_iterations()
+
+
+def parse_config(text: str) -> dict[str, Any]:
+    """{'Runner.seed': 0, 'Runner.update': '@EpisodicUpdate', ...} of a resolved config.gin.
+
+    A value that is not a literal of Python, such as one with a reference, is its text.
+    """
+    bindings: dict[str, Any] = {}
+    for line in text.splitlines():
+        name, equals, value = line.partition(' = ')
+        if equals:
+            bindings[name] = value
+            with contextlib.suppress(
+                ValueError, TypeError, SyntaxError, MemoryError, RecursionError
+            ):
+                bindings[name] = ast.literal_eval(value)
+    return bindings
 
 
 def task_name(value: Callable[[str], Any]) -> str | None:

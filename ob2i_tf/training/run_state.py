@@ -88,7 +88,7 @@ class RunState:
             'agent': parts.agent.state(),
             'replay': self.files.save(),
         }
-        arrays = {name: part.state() for name, part in parts.with_arrays.items()}
+        arrays = {name: part.state() for name, part in parts.stateful.items()}
         actions = np.array(self.actions, np.int32).reshape(-1, len(parts.agent.heads))
         arrays['run'] = {'actions': actions}
         self._checkpoints.save(
@@ -116,7 +116,7 @@ class RunState:
         status.assert_consumed()
         status.assert_existing_objects_matched()
         parts.agent.set_state(state['agent'])
-        for name, part in parts.with_arrays.items():
+        for name, part in parts.stateful.items():
             part.set_state(checkpoints.arrays_of(name, arrays))
         self.iteration = state['iteration']
         self.means = Means(state['means'])

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import itertools
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -142,13 +143,13 @@ class Runner:
         self.parts = build.build(
             seed=seed,
             num_envs=num_envs,
-            environment=environment,
-            network=network,
-            replay=replay,
-            learner=learner,
-            posterior=posterior,
-            update=update,
-            agent=agent,
+            make_environment=environment,
+            make_network=network,
+            make_replay=replay,
+            make_learner=learner,
+            make_posterior=posterior,
+            make_update=update,
+            make_agent=agent,
             evaluation_preferences=evaluation_preferences,
             evaluation_tie_break=evaluation_tie_break,
             evaluation_belief=evaluation_belief,
@@ -156,12 +157,10 @@ class Runner:
         )
         self._total_steps = num_iterations * training_steps
         self.parts.agent.check_schedule(self._total_steps)
-        build.report_long_games(
-            self.parts, training_steps // num_envs, evaluation_steps // evaluation_envs
-        )
         self._evaluation = evaluation.Evaluation(
             self.parts, environment, evaluation_envs, evaluation_steps, evaluation_epsilon, seed
         )
+        build.report_long_games(self.parts, training_steps // num_envs, self._evaluation.steps)
         self._seed, self._num_iterations = seed, num_iterations
         self._training_steps = training_steps
         self._num_envs, self._make_environment = num_envs, environment
@@ -176,6 +175,7 @@ class Runner:
         try:
             self._open()
         except BaseException:
+            self._observers.close()
             self._lock.close()  # In a notebook the traceback keeps this object alive.
             raise
 
@@ -219,9 +219,9 @@ class Runner:
             contextlib.closing(self._lock),
             contextlib.closing(self._profile),
             memory_errors(self.folder, self.parts.replay),
-            self._observers,
+            contextlib.closing(self._observers),
             self._stop,
-            progress.bar_of_run(self.parts, self._total_steps) as self._progress,
+            progress.run_progress_bar(self.parts, self._total_steps) as self._progress,
         ):
             while self._state.iteration < self._num_iterations:
                 self._train()
@@ -274,8 +274,10 @@ class Runner:
         agent.begin(observations, agent.heads if played else None)
         if played:
             logging.info('Playing %s agent steps again', f'{len(played) * self._num_envs:,}')
-        steps = loop.play_again(env, observations, played, tracker)
-        for step in progress.bar_of(steps, len(played), 'playing again'):
+        ahead = iter(played)
+        steps = loop.play(env, observations, lambda _: next(ahead), tracker)
+        steps = itertools.islice(steps, len(played))
+        for step, _ in progress.progress_bar(steps, len(played), 'playing again'):
             agent.record(step)
             observations = step.observations
             self._exit_if_asked()  # Without saving: the checkpoint has all of this.
@@ -294,11 +296,11 @@ class Runner:
             )
             self._state.files.flush()  # So that a save after SIGTERM has little to write.
 
-    def _log_iteration(self, games, film):
+    def _log_iteration(self, games, recording):
         state = self._state
         with disk_errors(self.folder):
             self._logs.write_iteration(
-                state.iteration, self.parts, state.means, self._steps_per_second, games, film
+                state.iteration, self.parts, state.means, self._steps_per_second, games, recording
             )
         score = state.means.mean('score')
         ending = '' if math.isnan(score) else f', training score {score:.4g}'

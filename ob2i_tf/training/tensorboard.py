@@ -1,7 +1,5 @@
 """TensorBoard's event files of a run, and what is written into them."""
 
-import ast
-import contextlib
 import io
 import math
 import time
@@ -18,8 +16,9 @@ from tensorboard.plugins.text import summary_v2 as text_summary
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from ob2i_tf.training import disk
+from ob2i_tf.training.run_folder import parse_config
 
-_FRAMES = 300  # Of a film, which is then 10 to 200 kB on Atari.
+_FRAMES = 300  # Of a recording, which is then 10 to 200 kB on Atari.
 _FRAME_MS = 66
 
 
@@ -101,20 +100,14 @@ def histograms(numbers: Mapping[str, Sequence[float]]) -> list[summary_pb2.Summa
 
 
 def hyperparameters(bound: str) -> dict[str, Any]:
-    """The lines 'Name.parameter = value' of a configuration; other values than scalars as text."""
-    found: dict[str, Any] = {}
-    for line in bound.splitlines():
-        name, equals, text = line.partition(' = ')
-        if equals:
-            found[name] = text
-            with contextlib.suppress(ValueError, SyntaxError):
-                value = ast.literal_eval(text)
-                if isinstance(value, (bool, int, float, str)):
-                    found[name] = value
-    return found
+    """The bindings in a configuration; other values than scalars as text."""
+    return {
+        name: value if isinstance(value, (bool, int, float, str)) else repr(value)
+        for name, value in parse_config(bound).items()
+    }
 
 
-class Film:
+class GameRecording:
     """The first game of the first environment, for a GIF of at most _FRAMES frames.
 
     Of a longer game every second frame is kept, every fourth, and so on.
@@ -128,7 +121,7 @@ class Film:
         """Adds a step.
 
         Args:
-          frames: [B, height, width] uint8, the newest frame of each environment; the film of
+          frames: [B, height, width] uint8, the newest frame of each environment; the recording of
             anything else is empty.
           game_over: [B], whether the game ends with this step.
         """
@@ -143,7 +136,7 @@ class Film:
         self._over = bool(game_over[0])
 
     def values(self, tag: str) -> list[summary_pb2.Summary.Value]:
-        """The film as an image; [] if it is empty."""
+        """The recording as an image; [] if it is empty."""
         if not self._frames:
             return []
         first, *others = map(Image.fromarray, self._frames)

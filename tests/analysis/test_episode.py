@@ -56,7 +56,7 @@ def files(folder):
 
 
 def test_what_is_recorded(game):
-    assert game.q_values.shape == (STEPS, 3, 4) and len(game.frames) == STEPS
+    assert game.q_values.shape == (STEPS, 3, 4) and np.shape(game.frames) == (STEPS, 84, 84)
     assert game.finished and game.steps_per_second == 20  # 60 frames per second.
     chosen = game.q_values[np.arange(STEPS), :, game.actions]
     np.testing.assert_allclose(game.bonuses, chosen.std(axis=1), rtol=1e-4, atol=1e-6)
@@ -237,17 +237,18 @@ def test_neither_rounding_nor_a_plateau_is_a_spike():
 
 
 def test_every_observation_is_a_picture():
-    """Stacks of Atari, [height, width] of Deep Sea, features, a vector."""
-    stack = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
-    np.testing.assert_array_equal(episode._newest_frame(stack), stack[..., 3])
-    for observation, expected in (
-        (stack[0], stack[0]),
+    """Grey, RGB, four channels, features, a vector."""
+    channels = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
+    for frame, expected in (
+        (channels[0], channels[0]),
+        (channels[..., 1:], channels[..., 1:]),
+        (channels, channels[..., 3]),
         (np.array([[0.0, 0.3], [1.0, 0.0]], np.float32), [[0, 255], [255, 0]]),
         (np.array([0.0, -2.0, 5.0]), [[0, 0, 255]]),
     ):
-        frame = episode._newest_frame(observation)
-        assert frame.dtype == np.uint8
-        np.testing.assert_array_equal(frame, expected)
+        picture = episode._picture(frame)
+        assert picture.dtype == np.uint8
+        np.testing.assert_array_equal(picture, expected)
 
 
 @needs_encoder

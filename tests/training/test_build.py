@@ -12,7 +12,7 @@ from ob2i_tf.replay import EpisodeReplay
 from ob2i_tf.training import build, system
 from tests import atari
 
-FACTS = build.Environment((4,), np.dtype(np.float32), 3, 1, 1, 0, None)
+SPEC = build.EnvironmentSpec((4,), np.dtype(np.float32), 3, 1, 1, 0, None)
 
 
 def network(num_actions, seed, prior_seed):
@@ -38,10 +38,10 @@ class Failing(posteriors.Posterior):
     ],
 )
 def test_a_posterior_without_values_for_each_head_is_named(posterior, reason):
-    pair = build.build_networks(network, FACTS, seed=0)
-    assert build.build_posterior(posteriors.Posterior, FACTS, pair, None, 1, 0).network is pair[0]
+    pair = build.build_networks(network, SPEC, seed=0)
+    assert build.build_posterior(posteriors.Posterior, SPEC, pair, None, 1, 0).network is pair[0]
     with pytest.raises(ConfigError, match=rf'^Runner.posterior must map observations .*{reason}'):
-        build.build_posterior(posterior, FACTS, pair, None, 1, 0)
+        build.build_posterior(posterior, SPEC, pair, None, 1, 0)
 
 
 def test_networks_get_the_seeds_of_the_run():
@@ -52,7 +52,7 @@ def test_networks_get_the_seeds_of_the_run():
         return network(num_actions, seed, prior_seed)
 
     for seed in (0, 0, 1):
-        build.build_networks(noting, FACTS, seed)
+        build.build_networks(noting, SPEC, seed)
     online, target = seeds[:2]
     assert online[0] != target[0] and online[1] == target[1]
     assert seeds[2:4] == seeds[:2] and not set(seeds[4:]) & set(seeds[:2])
@@ -75,13 +75,13 @@ def test_a_run_without_the_memory_for_its_replay_is_not_built():
         build.build(
             seed=0,
             num_envs=1,
-            environment=lambda **keywords: make('DeepSea', **keywords),
-            network=network,
-            replay=lambda *args, **keywords: EpisodeReplay(*args, 10**12, **keywords),
-            learner=atari.QLearner,
-            posterior=posteriors.EnsemblePosterior,
-            update=atari.TransitionUpdate,
-            agent=atari.Agent,
+            make_environment=lambda **keywords: make('DeepSea', **keywords),
+            make_network=network,
+            make_replay=lambda *args, **keywords: EpisodeReplay(*args, 10**12, **keywords),
+            make_learner=atari.QLearner,
+            make_posterior=posteriors.EnsemblePosterior,
+            make_update=atari.TransitionUpdate,
+            make_agent=atari.Agent,
             evaluation_preferences=acting.vote_preferences,
             evaluation_tie_break='random',
             evaluation_belief='mean',
@@ -94,4 +94,4 @@ def test_networks_that_do_not_fit_into_memory_are_named():
         return networks.MultiHeadQNetwork(num_actions, **layers, seed=seed, prior_seed=prior_seed)
 
     with pytest.raises(MemoryError, match='Runner.network: '):
-        build.build_networks(huge, FACTS, seed=0)
+        build.build_networks(huge, SPEC, seed=0)

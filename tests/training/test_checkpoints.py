@@ -106,19 +106,6 @@ def test_where_all_are_damaged_the_newest_is_explained(folder):
     assert checkpoints.read_newest(folder / 'nowhere', lambda path: None) == []
 
 
-def test_arrays_that_do_not_fit_into_memory_are_not_read(tmp_path, monkeypatch):
-    np.savez_compressed(tmp_path / 'arrays.npz', zeros=np.zeros(1_000_000, np.uint8))
-    assert (tmp_path / 'arrays.npz').stat().st_size < 10_000
-    free = disk.psutil.virtual_memory()._replace(available=999_999)
-    with monkeypatch.context() as patch:
-        patch.setattr(disk.psutil, 'virtual_memory', lambda: free)
-        with pytest.raises(
-            MemoryError, match='arrays.npz holds 1,000,128 bytes, but only 999,999 are free'
-        ):
-            checkpoints.read_arrays(tmp_path)
-    assert checkpoints.read_arrays(tmp_path)['zeros'].sum() == 0
-
-
 def test_an_array_that_is_larger_than_its_file_is_an_error(tmp_path):
     header = {'descr': '<f8', 'fortran_order': False, 'shape': (10**9,)}
     with zipfile.ZipFile(tmp_path / 'arrays.npz', 'w') as archive, archive.open('a.npy', 'w') as a:

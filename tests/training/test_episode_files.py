@@ -63,9 +63,7 @@ def _as_format_2(directory, manifest):
         old = directory / segment['file'].replace('.npz', '-deflated.npz')
         np.savez_compressed(old, **arrays)
         segments.append({**segment, **disk.fingerprint(old), 'file': old.name})
-    content = {name: value for name, value in manifest.items() if name != 'sha256'}
-    content |= {'format': 2, 'segments': segments}
-    return {**content, 'sha256': episode_files._digest(content)}
+    return {**manifest, 'format': 2, 'segments': segments, 'sha256': 'of version 1.0'}
 
 
 def test_what_was_saved_comes_back_and_goes_on_alike(tmp_path):
@@ -334,23 +332,14 @@ def test_too_little_memory_is_no_damage(tmp_path, monkeypatch):
     assert numbers_in(files.replay) == set(range(6))
 
 
-def test_an_edited_manifest(tmp_path):
+def test_files_of_another_manifest(tmp_path):
     files = _filled(tmp_path, 6)
     manifest = _save(files)
-    edits = [
-        {'num_transitions': 5},
-        {'first_id': 1},
-        {'rng': np.random.default_rng(1).bit_generator.state},
-        {'segments': manifest['segments'] * 2},
-        {'segments': [{**manifest['segments'][0], 'file': '../elsewhere'}]},
-        {'sha256': '0' * 64},
-    ]
-    for edit in edits:
-        with pytest.raises(ReplayDamagedError, match=f'manifest of {tmp_path}'):
+    for edit in ({'num_transitions': 5}, {'first_id': 1}):
+        with pytest.raises(ReplayDamagedError, match=f'{tmp_path} do not match the manifest'):
             files.load({**manifest, **edit})
-    for other in ({}, None, []):
-        with pytest.raises(ReplayDamagedError, match=f'manifest of {tmp_path}'):
-            files.load(other)
+        assert files.replay.num_episodes == 0
+    files.load(manifest)
     assert numbers_in(files.replay) == set(range(6))
 
 
@@ -362,11 +351,9 @@ def test_a_replay_of_another_kind(tmp_path):
         ) as error:
             _loaded(tmp_path, manifest, **kwargs)
         assert not isinstance(error.value, ReplayDamagedError)
-    content = {name: value for name, value in manifest.items() if name != 'sha256'}
     for other in (1, 4):
-        content['format'] = other
         with pytest.raises(ValueError, match=rf"saved as .'format': {other},.* not .'format': 3,"):
-            _loaded(tmp_path, {**content, 'sha256': episode_files._digest(content)})
+            _loaded(tmp_path, {**manifest, 'format': other})
 
 
 def test_a_full_disk(tmp_path):

@@ -1,5 +1,6 @@
 """A user's own logger sees a real run, and its faults do not reach the run."""
 
+import contextlib
 import inspect
 import json
 
@@ -116,6 +117,15 @@ def test_an_observer_that_does_not_start_ends_the_run(tmp_path, observers, statu
         assert [call[0] for call in calls(tmp_path / 'lines')] == ['start', 'end']
 
 
+def test_an_observer_is_ended_if_the_logs_refuse(tmp_path):
+    (tmp_path / 'run').mkdir()
+    (tmp_path / 'run' / 'train.csv').write_text('rows\n' * 5)  # Without a checkpoint.
+    file = f"Runner.observers = (@Lines,)\nLines.path = '{tmp_path}/lines'"
+    printed = run_own(tmp_path, MODULE, file, tmp_path / 'run', status=1)
+    assert 'has several logged iterations but' in printed.splitlines()[-1]
+    assert [call[0] for call in calls(tmp_path / 'lines')] == ['start', 'end']
+
+
 def test_a_stopped_run_is_not_complete(tmp_path):
     ends = []
 
@@ -128,7 +138,7 @@ def test_a_stopped_run_is_not_complete(tmp_path):
 
     observers = Observers([Last])
     observers.start(tmp_path, '', 0)
-    with pytest.raises(SystemExit), observers:
+    with pytest.raises(SystemExit), contextlib.closing(observers):
         raise SystemExit(143)
     assert ends == [False]
 

@@ -142,10 +142,10 @@ def test_the_last_lines_of_a_run(tmp_path):
 
 
 def test_temporary_lines_are_printed_only_if_it_takes_long(capsys, monkeypatch):
-    assert list(progress.bar_of(range(3), 3, 'playing again')) == [*range(3)]
+    assert list(progress.progress_bar(range(3), 3, 'playing again')) == [*range(3)]
     assert capsys.readouterr().err == ''
     monkeypatch.setattr(progress, '_interval', lambda: 0)
-    assert list(progress.bar_of(range(3), 3, 'playing again')) == [*range(3)]
+    assert list(progress.progress_bar(range(3), 3, 'playing again')) == [*range(3)]
     lines = [f'playing again: {number} of 3 steps' for number in range(3)]
     assert capsys.readouterr().err.splitlines() == lines
 
@@ -153,5 +153,5 @@ def test_temporary_lines_are_printed_only_if_it_takes_long(capsys, monkeypatch):
 def test_a_terminal_has_a_temporary_bar(monkeypatch):
     monkeypatch.setattr(progress, '_interval', lambda: 1e-9)
     with contextlib.redirect_stderr(Terminal()) as terminal:
-        assert list(progress.bar_of(range(5), 5, 'playing again')) == [*range(5)]
+        assert list(progress.progress_bar(range(5), 5, 'playing again')) == [*range(5)]
     assert re.search(r'playing again: +\d+%.* 5/5 ', terminal.getvalue())

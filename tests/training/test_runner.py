@@ -502,11 +502,12 @@ def test_the_head_of_an_evaluation_is_drawn_anew_for_each_game():
     'longest, told',
     [
         (60, []),
-        (61, ['INFO: Games can reach 61 agent steps: evaluations count only those of up to 60 (R']),
+        (61, ['INFO: Evaluations count only games of up to 60 agent steps (Runner.evaluation_s']),
         (
             1000,
             [
-                'INFO: Games can reach 1,000 agent steps: training cuts them off after 62 (Runner',
+                'INFO: Training cuts games off after 62 agent steps (Runner.training_steps / num',
+                'INFO: Evaluations count only games of up to 60 agent steps (Runner.evaluation_st',
                 'WARNING: The run will stop at an episode of more than 61 agent steps, EpisodeRep',
             ],
         ),
@@ -518,7 +519,7 @@ def test_long_games_are_a_warning_only_if_they_end_the_run(caplog, longest, told
         replay=SimpleNamespace(capacity_transitions=61),
     )
     with caplog.at_level('INFO', logger='absl'):
-        build.report_long_games(parts, training_steps=250 // 4, evaluation_steps=121 // 2)
+        build.report_long_games(parts, training_steps=62, evaluation_steps=60)
     lines = [f'{record.levelname}: {record.getMessage()}' for record in caplog.records]
     assert len(lines) == len(told) and all(map(str.startswith, lines, told))
 
@@ -584,8 +585,10 @@ def test_the_shortest_run(tmp_path):
         tmp_path / 'run',
         Runner__num_iterations=1,
         Runner__training_steps=25,
-        Runner__evaluation_steps=7,
+        Runner__evaluation_steps=13,
+        Runner__evaluation_envs=2,
     )
+    assert 'Evaluations count only games of up to 7 agent steps' in output
     assert 'no game ended within Runner.evaluation_steps' in output
     (row,) = csv.DictReader(open(tmp_path / 'run' / 'train.csv'))
     assert row['agent_steps'] == '25' and row['learner_steps'] == '0' and row['loss'] == 'nan'

@@ -47,11 +47,11 @@ def test_the_configuration_is_written_once(tmp_path):
 
 @pytest.mark.parametrize('length, stride', [(5, 1), (650, 4)])  # 650 -> 325 -> 163 frames.
 def test_a_film_has_the_first_game_of_the_first_environment(length, stride):
-    film, rng = tensorboard.Film(), np.random.default_rng(0)
+    recording, rng = tensorboard.GameRecording(), np.random.default_rng(0)
     frames = rng.integers(0, 256, (length + 3, 2, 12, 10), dtype=np.uint8)
     for index, pair in enumerate(frames):
-        film.add(pair, np.array([index == length - 1, index == 1]))
-    (value,) = film.values('game')
+        recording.add(pair, np.array([index == length - 1, index == 1]))
+    (value,) = recording.values('game')
     picture = Image.open(io.BytesIO(value.image.encoded_image_string))
     assert picture.n_frames == -(-length // stride) and picture.size == (10, 12)
     picture.seek(picture.n_frames - 1)
@@ -60,10 +60,10 @@ def test_a_film_has_the_first_game_of_the_first_environment(length, stride):
 
 
 def test_what_is_no_picture_is_not_filmed():
-    film = tensorboard.Film()
+    recording = tensorboard.GameRecording()
     for frames in (np.zeros((1, 4), np.uint8), np.zeros((1, 4, 4)), np.zeros((1, 4, 4, 3), 'u1')):
-        film.add(frames, np.array([False]))
-    assert film.values('game') == []
+        recording.add(frames, np.array([False]))
+    assert recording.values('game') == []
 
 
 def test_histograms_leave_out_what_is_not_finite():

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pandas as pd
-from matplotlib import pyplot
 
 from ob2i_tf.analysis import figures
 
@@ -13,7 +12,8 @@ HERE = Path(__file__).parent
 def main():
     table = pd.read_csv(HERE / 'curves.csv')
     with figures.style():
-        picture, axes = pyplot.subplots(1, 2, figsize=(8.4, 3.2), sharey=True, layout='constrained')
+        picture = figures.empty(8.4, 3.2)
+        axes = picture.subplots(1, 2, sharey=True)
         axes[0].set_ylabel('share of 50 episodes with the treasure')
         for axis, versions in zip(axes, (('before', 'after'), ('float32', 'bfloat16'))):
             for name, color in zip(versions, ('C1', 'C0')):
