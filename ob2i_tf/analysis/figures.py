@@ -473,7 +473,7 @@ def performance_profiles(results, draws=500) -> list[Figure]:
         games = [values.to_numpy()[:, None] > taus for _, values in by_game]
         share = np.mean([above.mean(axis=0) for above in games], axis=0)
         lines[f'{method}, n = {len(games)}'] = plot(axis, taus, share, lw=1.8, **keywords)
-        if max(map(len, games)) > 1:
+        if min(map(len, games)) > 1:
             drawn = [g[rng.integers(len(g), size=(draws, len(g)))].mean(axis=1) for g in games]
             low, high = np.percentile(np.mean(drawn, axis=0), [2.5, 97.5], axis=0)
             band(axis, taus, low, high, keywords['color'])
@@ -492,8 +492,8 @@ def performance_profiles(results, draws=500) -> list[Figure]:
             'performance_profiles',
             'Performance profiles',
             'Share of runs whose human-normalised score is above a threshold, with equal weight '
-            'for each of the n games; bands are 95% bootstrap intervals over seeds. The lines of '
-            'the paper are computed from one mean per game.',
+            'for each of the n games; bands are 95% bootstrap intervals over seeds, which need two '
+            'seeds per game. The lines of the paper are computed from one mean per game.',
             figure,
         )
     ]

@@ -181,15 +181,15 @@ def intervals(columns, repetitions=2000, seed=0):
       seed: Seed of the bootstrap.
 
     Returns:
-      [4] and [2, 4]; the intervals are NaN where no game has two seeds.
+      [4] and [2, 4]; the intervals are NaN if a game has one seed, since its spread is unknown.
     """
     lengths = {len(column) for column in columns}
-    equal = len(lengths) == 1
-    data = np.stack(columns, axis=1) if equal else [np.reshape(c, (-1, 1)) for c in columns]
-    function = statistics if equal else _statistics_of_columns
-    if max(lengths) == 1:
-        return function(data), np.full((2, len(STATISTICS)), np.nan)
-    return bootstrap(data, function, repetitions, seed)
+    separate = [np.reshape(column, (-1, 1)) for column in columns]
+    if min(lengths) == 1:
+        return _statistics_of_columns(*separate), np.full((2, len(STATISTICS)), np.nan)
+    if len(lengths) == 1:
+        return bootstrap(np.stack(columns, axis=1), statistics, repetitions, seed)
+    return bootstrap(separate, _statistics_of_columns, repetitions, seed)
 
 
 def bootstrap(data, function, repetitions=2000, seed=0):

@@ -67,14 +67,15 @@ def test_statistics_are_rliables_and_repeatable():
 
 
 def test_unequal_numbers_of_seeds_count_games_alike():
-    columns = [np.array([1.0]), np.array([0.0, 0.0, 0.0])]
+    columns = [np.array([1.0, 1.0]), np.array([0.0, 0.0, 0.0])]
     points, bounds = scores.intervals(columns, repetitions=50)
     np.testing.assert_allclose(points[[0, 1, 3]], 0.5)
     assert not np.isnan(bounds).any()
 
 
-def test_one_seed_has_no_interval():
-    points, bounds = scores.intervals([np.array([0.5]), np.array([1.5])])
+@pytest.mark.parametrize('second', [[1.5], [1.0, 2.0]])
+def test_a_game_with_one_seed_leaves_no_interval(second):
+    points, bounds = scores.intervals([np.array([0.5]), np.array(second)])
     assert points[0] == 1 and np.isnan(bounds).all()
 
 
