@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope='module')
 def report(tmp_path_factory):
-    """A report of two methods, three games and two seeds, with a hole."""
+    """A report of two methods, three games and two seeds, with holes; OB2I fills its own."""
     base = tmp_path_factory.mktemp('runs')
     for method in ('OB2I', 'BEBU'):
         for game in ('Pong', 'Q*Bert', 'Freeway'):
@@ -30,6 +30,7 @@ def report(tmp_path_factory):
                 if (method, game, seed) != ('BEBU', 'Pong', 1):
                     write_run(base, method, game, seed, iterations=3)
     (base / 'ob2i_atari' / 'Freeway' / 'seed1' / 'eval.csv').write_text('')
+    write_run(base, 'OB2I', 'Freeway', 2, iterations=3)
     out = tmp_path_factory.mktemp('report')
     assert command.main([str(base), '--out', str(out)]) == 0
     return out
@@ -66,11 +67,12 @@ def test_tidy_files(report):
         'score_best',
         'scored_by',
     ]
-    assert len(rows) == 10
+    assert len(rows) == 11
     summary = pd.read_csv(report / 'summary.csv').set_index('method')
     assert list(summary.columns[:5]) == ['games', 'seeds', 'mean', 'median', 'iqm']
     assert summary.loc['OB2I', 'games'] == 3
     assert summary.loc['OB2I', 'iqm_low'] <= summary.loc['OB2I', 'iqm']
+    assert np.isnan(summary.loc['BEBU', 'iqm_low'])  # One seed on Pong.
 
 
 def test_tables_in_three_forms(report):
@@ -121,7 +123,7 @@ def test_the_page_is_whole_and_names_what_is_missing(report):
             assert address[1:] in page.ids
     assert 'eval.csv is empty' in page.text
     assert 'BEBU, Pong: n = 1 of 2 seeds, none of seed 1' in page.text
-    assert 'OB2I, Freeway: n = 1 of 2 seeds' in page.text
+    assert 'OB2I, Freeway: n = 2 of 3 seeds' in page.text
 
 
 @pytest.mark.parametrize('arguments, says', [(['{}/none'], 'no folder'), (['{}'], 'no run folder')])
