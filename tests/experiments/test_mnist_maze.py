@@ -107,7 +107,6 @@ def test_a_curve_has_the_mean_of_each_iteration(runs, written):
     assert found == pytest.approx(expected, rel=1e-3)
 
 
-@pytest.mark.skipif(not mazes.RUNS.exists(), reason='the repository has no complete run yet')
 def test_the_tables_in_the_repository_are_those_of_its_runs(tmp_path):
     assert mazes.main(['--out', str(tmp_path)]) == 0
     for path in tmp_path.glob('*.csv'):
